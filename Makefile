@@ -1,0 +1,143 @@
+# `make` prints the targets. A plain user needs Go alone, for `make demo` and `make test`.
+# Whoever changes .proto files needs node as well: `make gen` uses buf, which npm provides.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS   += --no-print-directory
+
+FUZZTIME  ?= 20s
+COUNT     ?= 1
+PKG       ?= ./...
+ARGS      ?=
+
+TOOLS     := .tools
+BUF       := internal/tools/node_modules/.bin/buf
+GOTAGS    := invariants,faults
+# Order is cheapest first: the sooner a step is red, the less was waited for.
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore fuzz build-all
+
+##@ For everyone
+
+.PHONY: help
+help: ## print the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
+		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)'
+
+.PHONY: demo
+demo: build ## build, then run a coordinator group and a pipeline, and break them (under a minute)
+	@bin/unisink demo $(ARGS)
+
+.PHONY: test
+test: ## everything: the unit tests and the slower ones that start processes
+	go test -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
+
+.PHONY: build
+build: ## build bin/unisink
+	@mkdir -p bin
+	go build -trimpath -o bin/ ./cmd/unisink
+
+##@ While working
+
+.PHONY: unit
+unit: ## the fast tests: under a minute, no network, no processes
+	go test -short -shuffle=on -count=$(COUNT) -timeout 5m $(PKG)
+
+.PHONY: race
+race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge)
+	go test -race -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m $(PKG)
+
+.PHONY: explore
+explore: ## walk the protocol's small cases exhaustively and print what was reached
+	@.ci/named-tests Explore -tags $(GOTAGS) -v -timeout 15m -- ./coordinator/...
+
+.PHONY: conformance
+conformance: ## the conformance kits against every adapter, source and sink
+	@.ci/named-tests Conform -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target, each for FUZZTIME
+	@.ci/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: build $(TOOLS)/.built ## benchmarks of the packages, then decisions per second of three nodes
+	@mkdir -p dist
+	go test -run '^$$' -bench . -benchmem -count=$(COUNT) -timeout 30m $(PKG) | tee dist/bench.txt
+	@$(TOOLS)/benchstat dist/bench.txt
+	@bin/unisink bench decide $(ARGS)
+
+.PHONY: fmt
+fmt: $(TOOLS)/.built ## format the Go files and order their imports
+	$(TOOLS)/golangci-lint fmt
+
+.PHONY: lint
+lint: $(TOOLS)/.built ## the linters of .golangci.yml
+	$(TOOLS)/golangci-lint run $(PKG)
+
+.PHONY: repolint
+repolint: ## the tests about the repository itself: imports, package docs, sizes, words
+	go test -count=1 ./internal/repolint
+
+.PHONY: gen
+gen: $(TOOLS)/.built $(BUF) ## lint the .proto files and generate their Go code
+	$(BUF) lint
+	$(BUF) generate
+
+.PHONY: baseline
+baseline: $(BUF) ## at a release: make today's .proto files what `breaking` compares with
+	@.ci/breaking write $(BUF)
+
+.PHONY: tools
+tools: $(TOOLS)/.built ## build the pinned tools into .tools (a minute or two the first time)
+
+.PHONY: hooks
+hooks: ## let git run .githooks before each commit and push
+	git config core.hooksPath .githooks
+
+.PHONY: clean
+clean: ## remove what make built, tools included
+	rm -rf bin dist $(TOOLS) internal/tools/node_modules
+
+##@ What CI checks
+
+.PHONY: ci
+ci: ## all that must be green, in order; a red step says how to repeat it
+	@.ci/steps $(CI_STEPS)
+
+.PHONY: gen-check
+gen-check: $(TOOLS)/.built $(BUF) ## fail if the generated code is not what the .proto files say
+	@$(BUF) lint
+	@.ci/gen-check $(BUF)
+
+.PHONY: breaking
+breaking: $(BUF) ## fail if a .proto change breaks the wire, or anything stored
+	@.ci/breaking check $(BUF)
+
+.PHONY: tidy-check
+tidy-check: ## fail if go.mod or go.sum is not tidy, here or in internal/tools
+	go mod tidy -diff
+	cd internal/tools && go mod tidy -diff
+
+.PHONY: fmt-check
+fmt-check: $(TOOLS)/.built ## fail if `make fmt` would change a file
+	@$(TOOLS)/golangci-lint fmt --diff
+
+.PHONY: build-all
+build-all: ## build every package and command, with and without the fault points
+	go build -trimpath -o /dev/null ./...
+	go build -trimpath -tags $(GOTAGS) -o /dev/null ./...
+
+# What is built once, and again when its pin changes.
+
+$(TOOLS)/.built: internal/tools/go.mod internal/tools/go.sum
+	@echo 'building the pinned tools into $(TOOLS)'
+	@mkdir -p $(TOOLS)
+	@cd internal/tools && go build -trimpath -o $(CURDIR)/$(TOOLS)/ tool
+	@touch $@
+
+$(BUF): internal/tools/package.json internal/tools/package-lock.json
+	@command -v npm >/dev/null || { echo 'make: buf comes from npm, which is not installed; install node and npm (only work on .proto files needs them)' >&2; exit 1; }
+	@cd internal/tools && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
