@@ -120,6 +120,7 @@ func (r rule) act(hit uint64) error {
 		time.Sleep(r.pause)
 	case fail:
 		return fmt.Errorf("%w at %s", ErrInjected, r.name)
+	case actionUnset:
 	}
 	return nil
 }

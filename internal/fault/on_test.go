@@ -4,6 +4,7 @@ package fault_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/unisink/unisink/internal/fault"
 )
 
@@ -24,9 +26,9 @@ func TestMain(m *testing.M) {
 		for range 3 {
 			fault.Point("victim/step")
 			if err := fault.Err("victim/write"); err != nil {
-				os.Stdout.WriteString(err.Error() + "\n")
+				fmt.Println(err)
 			}
-			os.Stdout.WriteString("survived\n")
+			fmt.Println("survived")
 		}
 		os.Exit(0)
 	}
