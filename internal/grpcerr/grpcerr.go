@@ -1,0 +1,88 @@
+package grpcerr
+
+import (
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// Domain stands in every ErrorInfo of ours.
+const Domain = "unisink"
+
+// The reasons. Each says what the caller can do about it.
+const (
+	// NotLeader: this node does not lead; the call had no effect. MetaLeader names who does.
+	NotLeader = "NOT_LEADER"
+	// MemberAlive: a living process holds the member's name (MetaMember, MetaInstance).
+	MemberAlive = "MEMBER_ALIVE"
+	// Fenced: the caller belongs to an older generation or is not the generation's instance. Final.
+	Fenced = "FENCED"
+	// Closed: the generation named is closed; MetaGeneration and MetaFinal say which and where it ended.
+	Closed = "CLOSED"
+	// NotFound: nothing of that name is known.
+	NotFound = "NOT_FOUND"
+	// Invalid: the request breaks a rule on its face and never succeeds as it is.
+	Invalid = "INVALID"
+	// Halted: the scope is halted; a person must resume it.
+	Halted = "HALTED"
+	// ChangedSpecification: the caller runs another specification than the pipeline's.
+	ChangedSpecification = "CHANGED_SPECIFICATION"
+	// OutcomeUnknown: the change may or may not have been made; ask again with the same request id.
+	OutcomeUnknown = "OUTCOME_UNKNOWN"
+	// Stale: the state that the request names is not the one found; read again, then decide.
+	Stale = "STALE"
+	// Busy: something is open, unproven or owed that must end first.
+	Busy = "BUSY"
+	// NotDesired: the pipeline is not wanted to run.
+	NotDesired = "NOT_DESIRED"
+	// Backoff: too early after generations that decided nothing; MetaRetryAt says until when.
+	Backoff = "BACKOFF"
+	// TooOld: the hand-run id is below the floor and has no record; no verdict is given.
+	TooOld = "TOO_OLD"
+	// TooNew: the hand-run id lies too far ahead of the leader's clock.
+	TooNew = "TOO_NEW"
+	// Contradicts: it is decided the other way.
+	Contradicts = "CONTRADICTS"
+	// Unsupported: the group's feature level does not allow it.
+	Unsupported = "UNSUPPORTED"
+)
+
+// The facts that a reason may carry.
+const (
+	// MetaLeader is the leader's client address; "" when none is known.
+	MetaLeader = "leader"
+	// MetaMember and MetaInstance name the member's holder.
+	MetaMember   = "member"
+	MetaInstance = "instance"
+	// MetaGeneration is the scope's newest generation.
+	MetaGeneration = "generation"
+	// MetaFinal is the last decided n of that generation.
+	MetaFinal = "final"
+	// MetaRetryAt is Unix milliseconds.
+	MetaRetryAt = "retry_at_ms"
+)
+
+// New makes the error that a gRPC handler returns: a status with an ErrorInfo. The map is
+// copied into the status.
+func New(code codes.Code, reason, msg string, meta map[string]string) error {
+	st, err := status.New(code, msg).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: meta})
+	if err != nil { // only for code OK or a detail that does not encode
+		return status.Error(code, msg)
+	}
+	return st.Err()
+}
+
+// Reason returns the reason and the facts of an error that New made, here or on the other
+// side of the wire, wrapped or not; "" and nil when err carries none of ours.
+func Reason(err error) (string, map[string]string) {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return "", nil
+	}
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.ErrorInfo); ok && info.GetDomain() == Domain {
+			return info.GetReason(), info.GetMetadata()
+		}
+	}
+	return "", nil
+}
