@@ -1,0 +1,76 @@
+package repolint
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+)
+
+var (
+	phony  = regexp.MustCompile(`^\.PHONY:\s*(.*)$`)
+	target = regexp.MustCompile(`^([a-z][a-z-]*):([^=]|$)`)
+)
+
+// CheckMakefile finds targets that `make` alone would not print: one without "## what it
+// does" on its line, or one that is not declared phony.
+func CheckMakefile(repo *Repo) []Finding {
+	makefile := repo.File("Makefile")
+	if makefile == nil {
+		return []Finding{{"makefile", "Makefile", 0, "there is none"}}
+	}
+	var found []Finding
+	declared := map[string]bool{}
+	number := 0
+	for line := range strings.Lines(string(makefile.Data)) {
+		number++
+		line = strings.TrimRight(line, "\n")
+		if m := phony.FindStringSubmatch(line); m != nil {
+			for name := range strings.FieldsSeq(m[1]) {
+				declared[name] = true
+			}
+			continue
+		}
+		m := target.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+		case !strings.Contains(line, "## "):
+			found = append(found, Finding{"makefile", "Makefile", number, m[1] + " does not say what it does; end the line with ## and one sentence"})
+		case !declared[m[1]]:
+			found = append(found, Finding{"makefile", "Makefile", number, m[1] + " is not declared .PHONY on the line before"})
+		}
+	}
+	return found
+}
+
+// named is a path in a document: backquoted, with a slash and an ending we use.
+var named = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+\\.(?:go|proto|md|sh|yaml|json))`")
+
+// linked is a relative link in a document.
+var linked = regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
+
+// CheckPaths finds files that the documents at the root and in docs/ name and that do not
+// exist.
+func CheckPaths(repo *Repo) []Finding {
+	var found []Finding
+	for _, f := range repo.Files {
+		if path.Ext(f.Path) != ".md" || (f.Dir() != "." && !under(f.Path, "docs")) {
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(string(f.Data)) {
+			number++
+			for _, m := range named.FindAllStringSubmatch(line, -1) {
+				if !repo.Has(m[1]) {
+					found = append(found, Finding{"paths", f.Path, number, fmt.Sprintf("names %s, which does not exist", m[1])})
+				}
+			}
+			for _, m := range linked.FindAllStringSubmatch(line, -1) {
+				if !repo.Has(path.Join(f.Dir(), m[1])) {
+					found = append(found, Finding{"paths", f.Path, number, fmt.Sprintf("links to %s, which does not exist", m[1])})
+				}
+			}
+		}
+	}
+	return found
+}
