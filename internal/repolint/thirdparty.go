@@ -18,6 +18,8 @@ func parties() []party {
 	wire := []string{
 		"proto", "coordinator/server", "coordinator/session", "coordinator/raftnode",
 		"participant", "processor/link", "cmd",
+		// The form of a refusal is part of the wire, and both of its ends use it.
+		"internal/grpcerr",
 	}
 	commands := []string{"cmd"}
 	onlyTests := []string{}
