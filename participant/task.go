@@ -52,7 +52,7 @@ type Start struct {
 	MaxPending    int
 	// InlineLimit is the most inline state that one vote of this member may carry, bytes.
 	InlineLimit int
-	Run         *Run
+	Run         Run
 }
 
 // Barrier ends epoch (Generation, N).
