@@ -32,6 +32,15 @@ const (
 	// MetricSyncs counts disk syncs of the log store.
 	MetricSyncs = "unisink_log_syncs_total"
 
+	// The edge.
+
+	// MetricCalls counts calls answered. Labels: method, code.
+	MetricCalls = "unisink_calls_total"
+	// MetricCallLatency is a histogram of unary calls. Labels: method.
+	MetricCallLatency = "unisink_call_latency_seconds"
+	// MetricPipelines is a gauge: pipelines in the ledger.
+	MetricPipelines = "unisink_pipelines_count"
+
 	// Scopes and members.
 
 	// MetricScopes is a gauge. Labels: state (open, closed, halted).
@@ -72,6 +81,8 @@ const (
 
 // Label names, for the metrics above.
 const (
+	LabelMethod   = "method"
+	LabelCode     = "code"
 	LabelKind     = "kind"
 	LabelOutcome  = "outcome"
 	LabelState    = "state"
@@ -92,6 +103,7 @@ func Metrics() []string {
 		MetricTxns, MetricInDoubtAge, MetricVoteLatency, MetricApplyLag,
 		MetricLeader, MetricTerm, MetricApplied, MetricCommands, MetricEntryCommands,
 		MetricProposeLatency, MetricSyncs,
+		MetricCalls, MetricCallLatency, MetricPipelines,
 		MetricScopes, MetricMembers, MetricGenerations, MetricRoundLatency, MetricEpochsPending,
 		MetricUnresolved, MetricDebts, MetricHeuristics, MetricFinishes,
 		MetricRecordsIn, MetricRecordsOut, MetricRecordsLate, MetricSourceLag, MetricWatermarkLag,
