@@ -81,7 +81,7 @@ repolint: ## the tests about the repository itself: imports, package docs, sizes
 	go test -count=1 ./internal/repolint
 
 .PHONY: gen
-gen: $(TOOLS)/.built $(BUF) ## lint the .proto files and generate their Go code
+gen: $(BUF) $(TOOLS)/.built ## lint the .proto files and generate their Go code
 	$(BUF) lint
 	$(BUF) generate
 
@@ -107,7 +107,7 @@ ci: ## all that must be green, in order; a red step says how to repeat it
 	@.ci/steps $(CI_STEPS)
 
 .PHONY: gen-check
-gen-check: $(TOOLS)/.built $(BUF) ## fail if the generated code is not what the .proto files say
+gen-check: $(BUF) $(TOOLS)/.built ## fail if the generated code is not what the .proto files say
 	@$(BUF) lint
 	@.ci/gen-check $(BUF)
 
