@@ -1,0 +1,125 @@
+package route
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/unisink/unisink/internal/grpcerr"
+)
+
+var (
+	// ErrUnreachable: no coordinator answered, or the one that was asked went silent. Whether the
+	// call had an effect is unknown; every call of unisink is safe to repeat.
+	ErrUnreachable = errors.New("no coordinator answered")
+	// ErrNotLeader: the node that answered does not lead, or no node does at the moment.
+	ErrNotLeader = errors.New("not the leader")
+)
+
+// NotLeaderError is ErrNotLeader with the address that the node gave, "" when it knows none.
+type NotLeaderError struct {
+	Node   string // who answered
+	Leader string
+	Err    error
+}
+
+func (e *NotLeaderError) Error() string {
+	if e.Leader == "" {
+		return fmt.Sprintf("coordinator %s does not lead and knows no leader", e.Node)
+	}
+	return fmt.Sprintf("coordinator %s does not lead; it names %s", e.Node, e.Leader)
+}
+
+// Unwrap gives ErrNotLeader and the status that was received.
+func (e *NotLeaderError) Unwrap() []error { return []error{ErrNotLeader, e.Err} }
+
+// Retryable reports whether the same call may safely go to another node, or to the same one later.
+func Retryable(err error) bool {
+	return errors.Is(err, ErrNotLeader) || errors.Is(err, ErrUnreachable)
+}
+
+// Classify turns the error of a gRPC call to a node into one that Retryable understands. Errors
+// that are answers, and the end of the caller's own context, pass unchanged. It is meant for the
+// error of a call whose ctx is the caller's; use it once, at the edge.
+func Classify(ctx context.Context, node string, err error) error {
+	if err == nil || Retryable(err) {
+		return err
+	}
+	reason, meta := grpcerr.Reason(err)
+	switch {
+	case reason == grpcerr.NotLeader:
+		return &NotLeaderError{Node: node, Leader: meta[grpcerr.MetaLeader], Err: err}
+	case reason == grpcerr.OutcomeUnknown:
+		return fmt.Errorf("%w: %s could not tell the outcome: %w", ErrUnreachable, node, err)
+	case reason != "":
+		return err
+	}
+	switch status.Code(err) {
+	case codes.Unavailable:
+		return fmt.Errorf("%w: %s: %w", ErrUnreachable, node, err)
+	case codes.DeadlineExceeded, codes.Canceled:
+		if ctx.Err() == nil { // the node gave up or the attempt's own limit passed, not the caller
+			return fmt.Errorf("%w: %s was silent: %w", ErrUnreachable, node, err)
+		}
+	case codes.Unknown:
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			return fmt.Errorf("%w: %s was silent: %w", ErrUnreachable, node, err)
+		}
+	}
+	return err
+}
+
+// failure collects what each address said, newest per address, in the order first asked.
+type failure struct {
+	order []string
+	said  map[string]error
+}
+
+func (f *failure) add(addr string, err error) {
+	if f.said == nil {
+		f.said = map[string]error{}
+	}
+	if _, ok := f.said[addr]; !ok {
+		f.order = append(f.order, addr)
+	}
+	f.said[addr] = err
+}
+
+// err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.
+func (f *failure) err() error {
+	kind, text := ErrUnreachable, make([]string, 0, len(f.order))
+	for _, addr := range f.order {
+		err := f.said[addr]
+		if errors.Is(err, ErrNotLeader) {
+			kind = ErrNotLeader
+		}
+		text = append(text, addr+" ("+plain(err)+")")
+	}
+	if kind == ErrNotLeader {
+		return fmt.Errorf("%w: no coordinator leads at the moment; asked %s", ErrNotLeader, strings.Join(text, ", "))
+	}
+	return fmt.Errorf("%w at %s; check the addresses and that the nodes are running", ErrUnreachable, strings.Join(text, ", "))
+}
+
+// plain is the innermost text of a refused call, without the layers that people need not read.
+func plain(err error) string {
+	var nl *NotLeaderError
+	if errors.As(err, &nl) {
+		if nl.Leader == "" {
+			return "knows no leader"
+		}
+		return "names " + nl.Leader
+	}
+	if st, ok := status.FromError(err); ok {
+		return strings.TrimPrefix(st.Message(), "connection error: ")
+	}
+	var st interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &st) {
+		return st.GRPCStatus().Message()
+	}
+	return err.Error()
+}

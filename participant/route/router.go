@@ -1,0 +1,267 @@
+package route
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/grpc"
+	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+)
+
+// maxMessage bounds one message either way, bytes: a restore point's inline state is the largest.
+const maxMessage = 64 << 20
+
+// Router keeps one connection per coordinator node and remembers who led last. It is safe for
+// concurrent use. Close ends its connections.
+type Router struct {
+	set settings
+
+	mu     sync.Mutex // guards the rest; never held across I/O
+	known  []string   // configured addresses, then those learnt from hints
+	next   int        // whom to try when no leader is known
+	leader string
+	conns  map[string]*grpc.ClientConn
+	closed bool
+}
+
+type settings struct {
+	tls      *tls.Config
+	dial     func(ctx context.Context, addr string) (net.Conn, error)
+	patience time.Duration
+	attempt  time.Duration
+}
+
+// Option changes a Router's settings.
+type Option func(*settings)
+
+// WithTLS makes connections use c; nil means plain text, which is the default.
+func WithTLS(c *tls.Config) Option { return func(s *settings) { s.tls = c } }
+
+// WithDial replaces the network, for tests.
+func WithDial(dial func(ctx context.Context, addr string) (net.Conn, error)) Option {
+	return func(s *settings) { s.dial = dial }
+}
+
+// WithPatience bounds how long a call looks for a coordinator that answers it; default 10s. The
+// call's own context bounds it too.
+func WithPatience(d time.Duration) Option { return func(s *settings) { s.patience = d } }
+
+// WithAttempt bounds one attempt of a unary call at one node, after which another is asked; default 5s.
+func WithAttempt(d time.Duration) Option { return func(s *settings) { s.attempt = d } }
+
+// NewRouter makes a router for the nodes' client addresses (host:port). It connects when it is used.
+func NewRouter(addresses []string, opts ...Option) (*Router, error) {
+	if err := CheckAddresses(addresses); err != nil {
+		return nil, err
+	}
+	r := &Router{
+		set:   settings{patience: 10 * time.Second, attempt: 5 * time.Second},
+		known: slices.Compact(slices.Clone(addresses)),
+		conns: map[string]*grpc.ClientConn{},
+	}
+	for _, o := range opts {
+		o(&r.set)
+	}
+	return r, nil
+}
+
+// CheckAddresses reports every address that is not host:port, and an empty list.
+func CheckAddresses(addresses []string) error {
+	if len(addresses) == 0 {
+		return errors.New("no coordinator address is given; name at least one as host:port")
+	}
+	var bad []error
+	for _, a := range addresses {
+		if host, port, err := net.SplitHostPort(a); err != nil || host == "" || port == "" {
+			bad = append(bad, fmt.Errorf("coordinator address %q is not host:port", a))
+		}
+	}
+	return errors.Join(bad...)
+}
+
+// Target is a node to try.
+type Target struct {
+	Addr string
+	Conn *grpc.ClientConn
+}
+
+// Pick returns the node that leads as far as is known, else the next in turn.
+func (r *Router) Pick() (Target, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	addr := r.leader
+	if addr == "" {
+		addr = r.known[r.next%len(r.known)]
+	}
+	return r.target(addr)
+}
+
+// target returns the connection to addr, made when it is missing. Called with mu held; making a
+// connection does no I/O.
+func (r *Router) target(addr string) (Target, error) {
+	if r.closed {
+		return Target{}, errors.New("the router is closed")
+	}
+	if c := r.conns[addr]; c != nil {
+		return Target{addr, c}, nil
+	}
+	creds := insecure.NewCredentials()
+	if r.set.tls != nil {
+		creds = credentials.NewTLS(r.set.tls)
+	}
+	opts := []grpc.DialOption{
+		grpc.WithTransportCredentials(creds),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			// A node that restarts must be found again at once, so waits stay short.
+			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 2 * time.Second,
+		}),
+		// Finds a peer that vanished without a word while a stream waits for orders.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
+		grpc.WithDisableServiceConfig(),
+	}
+	if dial := r.set.dial; dial != nil {
+		opts = append(opts, grpc.WithContextDialer(dial))
+	}
+	c, err := grpc.NewClient("passthrough:///"+addr, opts...)
+	if err != nil {
+		return Target{}, fmt.Errorf("connect to coordinator %s: %w", addr, err)
+	}
+	r.conns[addr] = c
+	return Target{addr, c}, nil
+}
+
+// Learn tells the router what a call at addr came to: nil or an answer (that node leads), or a
+// Classify'd error (follow its hint, or try the next).
+func (r *Router) Learn(addr string, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !Retryable(err) {
+		r.leader = addr
+		return
+	}
+	if r.leader == addr || r.leader == "" {
+		r.leader = ""
+		if i := slices.Index(r.known, addr); i >= 0 {
+			r.next = (i + 1) % len(r.known)
+		}
+	}
+	var nl *NotLeaderError
+	if errors.As(err, &nl) && nl.Leader != "" && nl.Leader != addr {
+		r.leader = nl.Leader
+		if !slices.Contains(r.known, nl.Leader) {
+			r.known = append(r.known, nl.Leader)
+		}
+	}
+}
+
+// Leader is the address of the node that led last, "" when unknown.
+func (r *Router) Leader() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leader
+}
+
+// Close ends all connections; calls under way fail.
+func (r *Router) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	conns := r.conns
+	r.conns = map[string]*grpc.ClientConn{}
+	r.mu.Unlock()
+	var errs []error
+	for _, c := range conns {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Do calls f at the leader as far as is known, and again elsewhere while its error is Retryable,
+// with growing, scattered waits, until ctx ends or the router's patience does. Its error then says
+// what every node answered, and wraps ErrUnreachable or ErrNotLeader (and the context's cause).
+func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
+	var said failure
+	begun, pause := time.Now(), NewBackOff()
+	for {
+		target, err := r.Pick()
+		if err != nil {
+			return err
+		}
+		attempt, cancel := context.WithTimeout(ctx, r.set.attempt)
+		err = Classify(ctx, target.Addr, f(attempt, target.Conn))
+		cancel()
+		if ctx.Err() != nil && err != nil {
+			if len(said.order) > 0 {
+				return fmt.Errorf("%w: %w", context.Cause(ctx), said.err())
+			}
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		r.Learn(target.Addr, err)
+		if !Retryable(err) {
+			return err
+		}
+		said.add(target.Addr, err)
+		wait := pause.NextBackOff()
+		if time.Since(begun)+wait > r.set.patience {
+			return said.err()
+		}
+		if !Sleep(ctx, wait) {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), said.err())
+		}
+	}
+}
+
+// Invoke makes a unary call by Do.
+func (r *Router) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+	return r.Do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		return conn.Invoke(ctx, method, args, reply, opts...)
+	})
+}
+
+// NewStream opens a stream at the leader as far as is known. It tries once: whether a broken
+// stream may be opened again is the caller's knowledge.
+func (r *Router) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	target, err := r.Pick()
+	if err != nil {
+		return nil, err
+	}
+	stream, err := target.Conn.NewStream(ctx, desc, method, opts...)
+	if err = Classify(ctx, target.Addr, err); err != nil {
+		r.Learn(target.Addr, err)
+		return nil, err
+	}
+	return stream, nil
+}
+
+// NewBackOff is how calls to coordinators wait between tries: 20 ms growing to 1 s, scattered by half.
+func NewBackOff() *backoff.ExponentialBackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval:     20 * time.Millisecond,
+		RandomizationFactor: 0.5,
+		Multiplier:          1.7,
+		MaxInterval:         time.Second,
+	}
+}
+
+// Sleep waits for d and reports false when ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
