@@ -121,5 +121,6 @@ type OpenRound struct {
 	Missing []string
 	// Deadline is when the generation is closed for the missing votes.
 	Deadline Time
-	Proposed bool
+	// Proposed, and not answered yet. Doubtful: an earlier proposal may still be applied.
+	Proposed, Doubtful bool
 }
