@@ -43,6 +43,10 @@ const (
 	TooNew = "TOO_NEW"
 	// Contradicts: it is decided the other way.
 	Contradicts = "CONTRADICTS"
+	// LeaseLost: the member was silent for its whole lease and its generation is being closed; attach again.
+	LeaseLost = "LEASE_LOST"
+	// Slow: the member did not read its orders; attach again.
+	Slow = "SLOW"
 	// Unsupported: the group's feature level does not allow it.
 	Unsupported = "UNSUPPORTED"
 )
