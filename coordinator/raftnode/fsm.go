@@ -1,0 +1,94 @@
+package raftnode
+
+import (
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// fsm applies the log to the ledger: decode, apply, pass effects on. It never blocks.
+type fsm struct {
+	mu      sync.RWMutex // guards machine; held for memory only
+	machine *ledger.Machine
+
+	wanted  string // namespace that the group must have, or ""
+	effects func([]ledger.Effect, uint64)
+	named   chan struct{} // capacity 1: the namespace may have become known
+	stop    *failStop
+}
+
+// Apply answers with a []ledger.Result, one for each command of the entry.
+func (f *fsm) Apply(entry *raft.Log) any {
+	commands, err := decodeEntry(entry.Data)
+	if err != nil {
+		f.stop.end(fmt.Errorf("%w: entry %d: %w", ErrUndecodable, entry.Index, err))
+	}
+	results := make([]ledger.Result, len(commands))
+	var owed []ledger.Effect
+	named := false
+	f.mu.Lock()
+	for i, c := range commands {
+		var effects []ledger.Effect
+		results[i], effects = f.machine.Apply(c)
+		results[i].Index = entry.Index
+		owed = append(owed, effects...)
+		_, init := c.Body.(ledger.Init)
+		named = named || init
+	}
+	f.mu.Unlock()
+	if named {
+		if err := f.checkName(); err != nil {
+			f.stop.end(err)
+		}
+	}
+	if len(owed) > 0 {
+		f.effects(owed, entry.Index)
+	}
+	return results
+}
+
+// checkName compares the group's namespace with the one this node was told.
+func (f *fsm) checkName() error {
+	name, _ := f.namespace()
+	if f.wanted != "" && name != "" && name != f.wanted {
+		return fmt.Errorf("%w: this node is set up for namespace %q, and the group that it joined is %q", ErrForeignDataDir, f.wanted, name)
+	}
+	select {
+	case f.named <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (f *fsm) namespace() (string, uint64) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.machine.Namespace()
+}
+
+// Snapshot takes the state as of the last applied entry; writing it out runs beside Apply.
+func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return snapshot{state: f.machine.State()}, nil
+}
+
+// Restore decodes and checks the whole snapshot before it becomes the state.
+func (f *fsm) Restore(source io.ReadCloser) error {
+	machine, err := readSnapshot(source)
+	if err != nil {
+		return f.stop.fail(fmt.Errorf("%w: %w", ErrSnapshotUnreadable, err))
+	}
+	f.mu.Lock()
+	f.machine = machine
+	f.mu.Unlock()
+	if err := f.checkName(); err != nil {
+		return f.stop.fail(err)
+	}
+	f.effects(nil, 0)
+	return nil
+}

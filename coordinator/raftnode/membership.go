@@ -1,0 +1,171 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// firstIncarnation of a namespace; restoring a backup makes higher ones.
+const firstIncarnation = 1
+
+// Bootstrap makes the group: this node and the others named, each empty, each running. It is
+// called once, on one of them, while Run runs, and returns when the group has a leader (this
+// node), a name and a record of every node. If it ends with an error other than ErrBootstrapped,
+// calling it again with the same arguments goes on where it ended.
+// ErrBootstrapped means that this node has state already: it belongs to another group, or to
+// this one, complete.
+func (n *Node) Bootstrap(ctx context.Context, namespace string, nodes []ledger.Node) error {
+	if err := n.checkBootstrap(namespace, nodes); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	wanted := configuration(nodes)
+	if have := servers(n.raft); len(have) == 0 {
+		err := n.raft.BootstrapCluster(wanted).Error()
+		if errors.Is(err, raft.ErrCantBootstrap) {
+			return fmt.Errorf("bootstrap: %w", ErrBootstrapped)
+		}
+		if err != nil {
+			return fmt.Errorf("bootstrap: %w", err)
+		}
+	} else if !sameServers(have, wanted.Servers) {
+		return fmt.Errorf("bootstrap: %w, which has other nodes", ErrBootstrapped)
+	}
+	if err := n.awaitLead(ctx); err != nil {
+		return fmt.Errorf("bootstrap: no leader yet, are the other nodes running? Repeat it when they are: %w", err)
+	}
+	if err := n.name(ctx, namespace, nodes); err != nil {
+		return fmt.Errorf("bootstrap: %w", err)
+	}
+	return nil
+}
+
+// name writes the first commands of the log, as many of them as are missing.
+func (n *Node) name(ctx context.Context, namespace string, nodes []ledger.Node) error {
+	if err := n.Barrier(ctx); err != nil {
+		return err
+	}
+	have, _ := n.fsm.namespace()
+	var known []ledger.Node
+	n.View(func(m *ledger.Machine) { known = m.Nodes() })
+	switch {
+	case have != "" && have != namespace:
+		return fmt.Errorf("%w, whose namespace is %q", ErrBootstrapped, have)
+	case have == namespace && len(known) >= len(nodes):
+		return ErrBootstrapped
+	case have == "":
+		if err := n.first(ctx, ledger.Init{Namespace: namespace, Incarnation: firstIncarnation}); err != nil {
+			return err
+		}
+	}
+	for _, node := range nodes {
+		if err := n.first(ctx, ledger.PutNode{Node: node}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *Node) first(ctx context.Context, body ledger.Body) error {
+	r, err := n.Propose(ctx, ledger.Command{Actor: "bootstrap", Body: body})
+	if err == nil && !r.OK() {
+		err = fmt.Errorf("%T was refused: %s", body, r.Text)
+	}
+	return err
+}
+
+func (n *Node) checkBootstrap(namespace string, nodes []ledger.Node) error {
+	errs := []error{ledger.CheckName("namespace", namespace, ledger.MaxNamespace)}
+	if n.config.Namespace != "" && n.config.Namespace != namespace {
+		errs = append(errs, fmt.Errorf("this node is set up for namespace %q, not %q", n.config.Namespace, namespace))
+	}
+	ids, addresses := map[string]bool{}, map[string]bool{}
+	for _, node := range nodes {
+		errs = append(errs, ledger.CheckName("node", node.ID, MaxNodeID))
+		if ids[node.ID] || addresses[node.RaftAddress] || node.RaftAddress == "" {
+			errs = append(errs, fmt.Errorf("node %q: its id and raft address %q must be there and be its own", node.ID, node.RaftAddress))
+		}
+		ids[node.ID], addresses[node.RaftAddress] = true, true
+	}
+	if !ids[n.config.NodeID] {
+		errs = append(errs, fmt.Errorf("this node, %q, is not among the nodes", n.config.NodeID))
+	}
+	return errors.Join(errs...)
+}
+
+// awaitLead waits until this node leads and is caught up. When another one leads it says so.
+func (n *Node) awaitLead(ctx context.Context) error {
+	for {
+		n.mu.Lock()
+		leads, changed := n.lead.Leader, n.changed
+		n.mu.Unlock()
+		if leads {
+			return nil
+		}
+		if _, id := n.raft.LeaderWithID(); id != "" && string(id) != n.config.NodeID {
+			return fmt.Errorf("%w: %s does; go on there", ErrNotLeader, id)
+		}
+		select {
+		case <-changed:
+		case <-n.stop.failed:
+			return n.stop.cause()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// TransferLeadership hands leadership to the node that is most up to date. It is for a process
+// on its way out and for nothing else: the library can be left refusing every write.
+// ErrNotLeader if there is nothing to hand over.
+func (n *Node) TransferLeadership(ctx context.Context) error {
+	if n.raft.State() != raft.Leader {
+		return ErrNotLeader
+	}
+	done := make(chan error, 1)
+	future := n.raft.LeadershipTransfer()
+	go func() { done <- future.Error() }()
+	select {
+	case err := <-done:
+		return err
+	case <-n.stop.failed:
+		return n.stop.cause()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func configuration(nodes []ledger.Node) raft.Configuration {
+	var c raft.Configuration
+	for _, node := range nodes {
+		c.Servers = append(c.Servers, raft.Server{
+			Suffrage: raft.Voter, ID: raft.ServerID(node.ID), Address: raft.ServerAddress(node.RaftAddress),
+		})
+	}
+	return c
+}
+
+func sameServers(a, b []raft.Server) bool {
+	order := func(x, y raft.Server) int { return strings.Compare(string(x.ID), string(y.ID)) }
+	return slices.Equal(slices.SortedFunc(slices.Values(a), order), slices.SortedFunc(slices.Values(b), order))
+}
+
+// servers is the newest configuration this node knows; memory only.
+func servers(r *raft.Raft) []raft.Server { return r.GetConfiguration().Configuration().Servers }
+
+// addresses of the members by id.
+func addresses(r *raft.Raft) map[string]string {
+	out := map[string]string{}
+	for _, s := range servers(r) {
+		out[string(s.ID)] = string(s.Address)
+	}
+	return out
+}
+
+func stateName(s raft.RaftState) string { return strings.ToLower(s.String()) }

@@ -1,0 +1,244 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// maxWaiting callers may wait for a place among the proposals in flight; more are turned away.
+const maxWaiting = 4096
+
+// proposer gathers what many callers propose into shared entries. While the last entries are on
+// their way it waits; what arrives meanwhile goes into the next entry together. There is no
+// timer: a lone caller's command leaves at once.
+type proposer struct {
+	apply func(entry []byte) raft.ApplyFuture
+	now   func() time.Time
+	stop  *failStop
+
+	queue   chan *proposal      // capacity: as many as may be in flight
+	window  chan struct{}       // capacity: entries on their way at once
+	slots   *semaphore.Weighted // proposals in flight
+	bytes   *semaphore.Weighted // of all proposals in flight
+	waiting atomic.Int64        // callers that wait for slots and bytes
+	closed  chan struct{}       // closed when no answer will come any more
+	awaits  sync.WaitGroup      // one for each entry on its way
+
+	entries, commands atomic.Uint64 // proposed so far
+	lastAt            int64         // newest stamp; of run's goroutine alone
+	stuck             stuckTransfer
+}
+
+// proposal is one caller's command, or barrier, on its way.
+type proposal struct {
+	command []byte // nil: a barrier, which only wants an entry of its own time applied
+	state   atomic.Int32
+	done    chan outcome // capacity 1
+}
+
+type outcome struct {
+	result ledger.Result
+	err    error
+}
+
+// States of a proposal: the proposer and a caller whose time is up race for it.
+const (
+	queued int32 = iota
+	taken
+	abandoned
+)
+
+func newProposer(inFlight, window int, stop *failStop, apply func([]byte) raft.ApplyFuture) *proposer {
+	return &proposer{
+		apply: apply, now: time.Now, stop: stop,
+		queue:  make(chan *proposal, inFlight),
+		window: make(chan struct{}, window),
+		slots:  semaphore.NewWeighted(int64(inFlight)),
+		bytes:  semaphore.NewWeighted(inFlightBytes),
+		closed: make(chan struct{}),
+	}
+}
+
+func (p *proposal) weight() int64 { return int64(len(p.command) + commandOverhead) }
+
+// submit proposes and waits for the answer. When ctx ends first the error says whether the
+// command can have been proposed: ErrOverloaded if not, ErrUnknown if so.
+func (p *proposer) submit(ctx context.Context, command []byte) (ledger.Result, error) {
+	m := &proposal{command: command, done: make(chan outcome, 1)}
+	if err := p.admit(ctx, m); err != nil {
+		return ledger.Result{}, err
+	}
+	p.queue <- m // has room for all that are admitted
+	select {
+	case out := <-m.done:
+		return out.result, out.err
+	case <-ctx.Done():
+		if m.state.CompareAndSwap(queued, abandoned) {
+			return ledger.Result{}, fmt.Errorf("%w: not proposed in time: %w", ErrOverloaded, context.Cause(ctx))
+		}
+		return ledger.Result{}, fmt.Errorf("%w: no answer in time: %w", ErrUnknown, context.Cause(ctx))
+	case <-p.closed:
+		select {
+		case out := <-m.done:
+			return out.result, out.err
+		default:
+			return ledger.Result{}, fmt.Errorf("%w: the node stopped", ErrUnknown)
+		}
+	}
+}
+
+// admit takes a place among the proposals in flight, waiting for one until ctx ends.
+func (p *proposer) admit(ctx context.Context, m *proposal) error {
+	if p.waiting.Add(1) > maxWaiting {
+		p.waiting.Add(-1)
+		return fmt.Errorf("%w: %d callers wait already", ErrOverloaded, maxWaiting)
+	}
+	defer p.waiting.Add(-1)
+	if err := p.slots.Acquire(ctx, 1); err != nil {
+		return fmt.Errorf("%w: no place became free: %w", ErrOverloaded, context.Cause(ctx))
+	}
+	if err := p.bytes.Acquire(ctx, m.weight()); err != nil {
+		p.slots.Release(1)
+		return fmt.Errorf("%w: no place became free: %w", ErrOverloaded, context.Cause(ctx))
+	}
+	return nil
+}
+
+// release gives the places of answered or abandoned proposals back.
+func (p *proposer) release(n int, weight int64) {
+	p.bytes.Release(weight)
+	p.slots.Release(int64(n))
+}
+
+// run builds and sends entries, one after the other, until ctx ends.
+func (p *proposer) run(ctx context.Context) {
+	var next *proposal // did not fit into the last entry
+	for {
+		select {
+		case p.window <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		if next == nil {
+			select {
+			case next = <-p.queue:
+			case <-ctx.Done():
+				return
+			}
+			runtime.Gosched() // the callers that the last entry answered are about to come back
+		}
+		var e *entry
+		if e, next = p.gather(next); e == nil {
+			<-p.window
+			continue
+		}
+		p.entries.Add(1)
+		p.commands.Add(uint64(e.commands))
+		future := p.apply(e.data)
+		p.awaits.Add(1)
+		go func() {
+			defer p.awaits.Done()
+			p.await(e, future)
+		}()
+	}
+}
+
+// entry is a shared entry on its way.
+type entry struct {
+	data      []byte
+	proposals []*proposal
+	commands  int
+	weight    int64
+}
+
+// gather puts first and whatever else has arrived into one entry, up to its size. It returns
+// no entry if everything found was abandoned, and what did not fit.
+func (p *proposer) gather(first *proposal) (*entry, *proposal) {
+	e := &entry{proposals: make([]*proposal, 0, len(p.queue)+1)}
+	at := max(p.now().UnixMilli(), p.lastAt)
+	p.lastAt = at
+	var left *proposal
+	for m := first; m != nil; {
+		if len(e.data) > 0 && len(e.data)+int(m.weight()) > entryBytes {
+			left = m
+			break
+		}
+		if m.state.CompareAndSwap(queued, taken) {
+			if m.command != nil {
+				e.data = appendCommand(e.data, m.command, at)
+				e.commands++
+			}
+			e.proposals = append(e.proposals, m)
+			e.weight += m.weight()
+		} else {
+			p.release(1, m.weight())
+		}
+		select {
+		case m = <-p.queue:
+		default:
+			m = nil
+		}
+	}
+	if len(e.proposals) == 0 {
+		return nil, left
+	}
+	return e, left
+}
+
+// await answers the callers of one entry once its fate is known.
+func (p *proposer) await(e *entry, future raft.ApplyFuture) {
+	err := future.Error()
+	p.stuck.saw(err, p.now(), p.stop)
+	var results []ledger.Result
+	if err == nil {
+		var ok bool
+		if results, ok = future.Response().([]ledger.Result); !ok || len(results) != e.commands {
+			err = errors.New("the entry was not applied to its end")
+		}
+	}
+	<-p.window
+	p.release(len(e.proposals), e.weight)
+	err = proposed(err)
+	for _, m := range e.proposals {
+		out := outcome{err: err}
+		if err == nil && m.command != nil {
+			out.result, results = results[0], results[1:]
+		}
+		m.done <- out
+	}
+}
+
+// close lets every caller go that still waits; run has ended.
+func (p *proposer) close() { close(p.closed) }
+
+// stuckTransfer notices a leadership transfer that never ends: the library can leave its mark
+// set for ever, and the node then leads and refuses every write.
+type stuckTransfer struct {
+	mu    sync.Mutex // guards since
+	since time.Time
+}
+
+func (s *stuckTransfer) saw(err error, now time.Time, stop *failStop) {
+	s.mu.Lock()
+	switch {
+	case !errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		s.since = time.Time{}
+	case s.since.IsZero():
+		s.since = now
+	}
+	stuck := !s.since.IsZero() && now.Sub(s.since) > transferLimit
+	s.mu.Unlock()
+	if stuck {
+		stop.report(fmt.Errorf("%w for %s", ErrStuckTransfer, transferLimit))
+	}
+}

@@ -1,0 +1,173 @@
+package raftnode
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+)
+
+const (
+	logFile         = "raft.db"
+	lockTimeout     = time.Second
+	initialMmap     = 64 << 20 // address space, not memory
+	syncsPerTxn     = 2        // bbolt: the data pages, then the meta page
+	keptSnapshots   = 2
+	snapshotTooSoon = time.Minute
+)
+
+// store is the log and stable store that raft sees. The first error of any call, and any write
+// that hangs, ends the node: an error does not say what is on disk, and raft would only step
+// down and may win again.
+type store struct {
+	logs   raft.LogStore
+	stable raft.StableStore
+	stop   *failStop
+	limit  time.Duration // longest write
+	syncs  atomic.Uint64 // disk syncs asked for
+}
+
+// Raft looks for optional interfaces by type, so the wrapper must show what it wraps.
+var (
+	_ raft.LogStore          = (*store)(nil)
+	_ raft.StableStore       = (*store)(nil)
+	_ raft.MonotonicLogStore = (*store)(nil)
+)
+
+// openBolt opens the log of a data directory, which one process at a time may have.
+func openBolt(dir string) (*raftboltdb.BoltStore, error) {
+	path := filepath.Join(dir, logFile)
+	bolt, err := raftboltdb.New(raftboltdb.Options{
+		Path: path,
+		BoltOptions: &bbolt.Options{
+			Timeout:         lockTimeout,
+			FreelistType:    bbolt.FreelistMapType,
+			NoFreelistSync:  true, // else each commit writes the whole list, which a burst makes long for ever
+			InitialMmapSize: initialMmap,
+		},
+		MsgpackUseNewTimeFormat: true,
+	})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("%w: another process holds %s; stop it first", ErrDataDirLocked, path)
+	case err != nil:
+		return nil, fmt.Errorf("%w: open %s: %w; if it is damaged, replace this node by one with a new id and an empty directory", ErrDataDirUnusable, path, err)
+	}
+	return bolt, nil
+}
+
+// makeDir makes the data directory and tries to write into it.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	}
+	probe, err := os.CreateTemp(dir, ".probe-*")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	}
+	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	}
+	return nil
+}
+
+// write runs one call that changes the disk.
+func (s *store) write(what string, call func() error) error {
+	watchdog := time.AfterFunc(s.limit, func() {
+		s.stop.report(fmt.Errorf("%w: %s did not return within %s", ErrDiskHung, what, s.limit))
+	})
+	err := call()
+	watchdog.Stop()
+	s.syncs.Add(syncsPerTxn)
+	return s.checked(what, err)
+}
+
+// checked ends the node on an error. "There is no such entry" and "no such key" are answers.
+func (s *store) checked(what string, err error) error {
+	if cause := s.stop.cause(); cause != nil {
+		return s.stop.fail(cause) // what came late, or beside another failure, helps nobody
+	}
+	if err == nil || errors.Is(err, raft.ErrLogNotFound) || err.Error() == raftboltdb.ErrKeyNotFound.Error() {
+		return err
+	}
+	return s.stop.fail(fmt.Errorf("%w: %s: %w", ErrStorage, what, err))
+}
+
+func (s *store) FirstIndex() (uint64, error) {
+	i, err := s.logs.FirstIndex()
+	return i, s.checked("read first index", err)
+}
+
+func (s *store) LastIndex() (uint64, error) {
+	i, err := s.logs.LastIndex()
+	return i, s.checked("read last index", err)
+}
+
+func (s *store) GetLog(index uint64, log *raft.Log) error {
+	return s.checked("read entry", s.logs.GetLog(index, log))
+}
+
+func (s *store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
+
+func (s *store) StoreLogs(logs []*raft.Log) error {
+	return s.write("store entries", func() error { return s.logs.StoreLogs(logs) })
+}
+
+func (s *store) DeleteRange(from, to uint64) error {
+	return s.write("delete entries", func() error { return s.logs.DeleteRange(from, to) })
+}
+
+func (s *store) IsMonotonic() bool {
+	m, ok := s.logs.(raft.MonotonicLogStore)
+	return ok && m.IsMonotonic()
+}
+
+func (s *store) Set(key, val []byte) error {
+	return s.write("store vote", func() error { return s.stable.Set(key, val) })
+}
+
+func (s *store) SetUint64(key []byte, val uint64) error {
+	return s.write("store term", func() error { return s.stable.SetUint64(key, val) })
+}
+
+func (s *store) Get(key []byte) ([]byte, error) {
+	v, err := s.stable.Get(key)
+	return v, s.checked("read vote", err)
+}
+
+func (s *store) GetUint64(key []byte) (uint64, error) {
+	v, err := s.stable.GetUint64(key)
+	return v, s.checked("read term", err)
+}
+
+// newestOnly guards a snapshot store. Raft installs whatever snapshot it is offered, also one
+// older than its own state, and cannot go on from there; and at start it falls back from a
+// damaged newest snapshot to an older one, behind which entries may be missing.
+type newestOnly struct{ raft.SnapshotStore }
+
+// Create refuses an index below the newest snapshot's.
+func (s newestOnly) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration,
+	confIndex uint64, trans raft.Transport,
+) (raft.SnapshotSink, error) {
+	kept, err := s.List()
+	if err != nil {
+		return nil, err
+	}
+	if len(kept) > 0 && index < kept[0].Index {
+		return nil, fmt.Errorf("snapshot at %d refused: there is one at %d", index, kept[0].Index)
+	}
+	return s.SnapshotStore.Create(version, index, term, conf, confIndex, trans)
+}
+
+// List shows the newest snapshot alone.
+func (s newestOnly) List() ([]*raft.SnapshotMeta, error) {
+	kept, err := s.SnapshotStore.List()
+	return kept[:min(len(kept), 1)], err
+}
