@@ -1,6 +1,9 @@
 package ledger
 
-import "fmt"
+import (
+	"container/heap"
+	"fmt"
+)
 
 // CurrentFeatureLevel is the newest feature level that this binary can follow.
 const CurrentFeatureLevel = 1
@@ -10,85 +13,363 @@ const CurrentFeatureLevel = 1
 // the machine never changes a slice in place, and whoever gets one must not either. In the same
 // way Apply takes over the slices inside the command.
 type Machine struct {
-	st State
+	namespace      string
+	incarnation    uint64
+	level          uint32
+	lastGeneration Generation
+	floor          int64
+
+	nodes     map[string]nodeEntry
+	pipelines map[string]*pipeline
+	scopes    map[ScopeID]*scope
+	txns      map[TxnID]*txn
+	doubtful  map[TxnID]*txn // the hand-run transactions in doubt
+	byTime    txnHeap        // all hand-run transactions, oldest id first
+
+	// refs counts, for each state part, the kept restore points that name it.
+	refs map[string]int
+
+	digest  uint64 // sum of the digests of everything kept
+	headSum uint64
+	enc     encoder
+
+	unguarded unguarded
+}
+
+// unguarded switches off rules that stand because the protocol broke a promise without them.
+// Tests set it, to show that each of them is missed.
+type unguarded struct {
+	gapCheck         bool // Decide takes any n
+	openUnclosed     bool // OpenGeneration follows an open generation
+	decideClosed     bool // Decide takes a closed generation
+	everyVote        bool // Decide takes too few votes
+	instanceCheck    bool // Decide takes votes of other instances
+	rememberRefusals bool // a refused request stays refused
+	floorCheck       bool // hand-run ids below the floor get a verdict
+	aheadCheck       bool // hand-run ids may lie in the future
+	firstProof       bool // a later proof replaces the first
+	haltOnHeuristic  bool // a broken promise halts nothing
+	retireUnresolved bool // Retire drops what is not resolved
+	namedParts       bool // Retire hands out parts that are still named
+	reuseGenerations bool // a pipeline made again counts from 1
+	desiredFirst     bool // final epochs and openings do not need the desired state
+	backoff          bool // barren generations delay and halt nothing
+	finalForClose    bool // a close answers with 0
+
+	refused map[string]Result // for rememberRefusals
+}
+
+type nodeEntry struct {
+	Node
+	sum uint64
+}
+
+type pipeline struct {
+	Pipeline
+	sum uint64
 }
 
 // New is a machine before Init: it refuses everything else.
-func New() *Machine { return &Machine{} }
+func New() *Machine {
+	return &Machine{
+		nodes:     map[string]nodeEntry{},
+		pipelines: map[string]*pipeline{},
+		scopes:    map[ScopeID]*scope{},
+		txns:      map[TxnID]*txn{},
+		doubtful:  map[TxnID]*txn{},
+		refs:      map[string]int{},
+	}
+}
 
-// Load makes a machine from a state, after checking every invariant. It takes over the slices.
-func Load(s State) (*Machine, error) { return &Machine{st: s}, nil }
+// must stops the process when the program, not the world, is wrong: going on could decide a
+// transaction twice.
+func must(ok bool, format string, args ...any) {
+	if !ok {
+		panic("ledger: invariant violated: " + fmt.Sprintf(format, args...))
+	}
+}
+
+// broken is the error of a state that breaks an invariant.
+func broken(format string, args ...any) error {
+	return fmt.Errorf("ledger: the state is not one that can arise: "+format, args...)
+}
+
+// outcome of one command, while it is applied.
+type step struct {
+	Result
+	effects []Effect
+}
+
+// refuse makes the answer a refusal. What was not applied leaves no trace.
+func (s *step) refuse(why Refusal, format string, args ...any) {
+	s.Refusal, s.Text = why, fmt.Sprintf(format, args...)
+	s.effects = nil
+}
+
+func (s *step) effect(e Effect) { s.effects = append(s.effects, e) }
 
 // Apply moves the machine by one command of the log and returns the answer to its proposer and
-// what is now owed to the outside world. It reads no clock: c.At was stamped by the leader.
+// what is now owed to the outside world. It reads no clock: c.At was stamped by the leader. A
+// refused command changes nothing. It panics on a command that this binary does not know or can
+// not follow: a replica that skipped it would differ from the others.
 func (m *Machine) Apply(c Command) (Result, []Effect) {
-	return Result{Refusal: Unsupported, Text: fmt.Sprintf("%T is not supported", c.Body)}, nil
+	if m.unguarded.rememberRefusals {
+		if r, found := m.unguarded.refused[c.Request]; found {
+			return r, nil
+		}
+	}
+	var s step
+	m.apply(&s, &c)
+	if m.unguarded.rememberRefusals && !s.OK() && c.Request != "" {
+		if m.unguarded.refused == nil {
+			m.unguarded.refused = map[string]Result{}
+		}
+		m.unguarded.refused[c.Request] = s.Result
+	}
+	return s.Result, s.effects
 }
 
-// State is the whole ledger as a plain value in a fixed order.
-func (m *Machine) State() State { return m.st }
-
-// Hash of State; equal on all nodes at an equal index. It costs a walk over the whole state.
-func (m *Machine) Hash() [32]byte { return [32]byte{} }
-
-// Digest is a cheap digest of the state, kept up to date by every Apply from what it changed.
-func (m *Machine) Digest() uint64 { return 0 }
-
-// Namespace is the name and incarnation given by Init; empty before.
-func (m *Machine) Namespace() (name string, incarnation uint64) {
-	return m.st.Namespace, m.st.Incarnation
+func (m *Machine) apply(s *step, c *Command) {
+	if body, ok := c.Body.(Init); ok {
+		m.init(s, body)
+		return
+	}
+	if m.namespace == "" {
+		s.refuse(Invalid, "the group has not been initialised: run cluster bootstrap on one node")
+		return
+	}
+	if len(c.Request) > MaxInstance || len(c.Actor) > MaxInstance {
+		s.refuse(Invalid, "request id and actor may have %d bytes at most", MaxInstance)
+		return
+	}
+	if need := levelOf(c.Body); need > m.level {
+		s.refuse(Unsupported, "%T needs feature level %d, the group is at %d: update every node, then raise it", c.Body, need, m.level)
+		return
+	}
+	m.dispatch(s, c)
 }
 
-// FeatureLevel that the state is at.
-func (m *Machine) FeatureLevel() uint32 { return m.st.FeatureLevel }
-
-// Floor of hand-run ids, Unix milliseconds.
-func (m *Machine) Floor() int64 { return m.st.Floor }
-
-// Nodes by id.
-func (m *Machine) Nodes() []Node { return nil }
-
-// Pipeline by name.
-func (m *Machine) Pipeline(name string) (Pipeline, bool) { return Pipeline{}, false }
-
-// Pipelines by name.
-func (m *Machine) Pipelines() []Pipeline { return nil }
-
-// Scope by id, with everything kept of it.
-func (m *Machine) Scope(id ScopeID) (Scope, bool) { return Scope{}, false }
-
-// Scopes of the pipelines that exist, in order.
-func (m *Machine) Scopes() []ScopeID { return nil }
-
-// Epoch is the record of a decided epoch, while it is kept.
-func (m *Machine) Epoch(id ScopeID, e Epoch) (EpochRecord, bool) { return EpochRecord{}, false }
-
-// EpochOutcome answers for any epoch of the scope, for ever.
-func (m *Machine) EpochOutcome(id ScopeID, e Epoch) Outcome { return outcomeUnset }
-
-// ProvenCut is the newest epoch before which, itself included, everything is proven.
-func (m *Machine) ProvenCut(id ScopeID) (EpochRecord, bool) { return EpochRecord{}, false }
-
-// Newest generation of the scope.
-func (m *Machine) Newest(id ScopeID) (GenerationRecord, bool) { return GenerationRecord{}, false }
-
-// Reopened repeats what OpenGeneration answered for the scope's newest generation, as long as
-// that is open and has decided nothing: what a new leader sends in Restore.
-func (m *Machine) Reopened(id ScopeID) (Opened, bool) { return Opened{}, false }
-
-// Txn is a hand-run transaction.
-func (m *Machine) Txn(id TxnID) (Txn, bool) { return Txn{}, false }
-
-// Txns are the hand-run transactions by id; at most limit if that is not 0.
-func (m *Machine) Txns(inDoubt bool, limit int) []Txn { return nil }
-
-// Outstanding is all that remains to be done.
-func (m *Machine) Outstanding() Outstanding { return Outstanding{} }
-
-// ScopeOutstanding is what remains to be done of one scope.
-func (m *Machine) ScopeOutstanding(id ScopeID) (unfinished []Unfinished, debts []Debt) {
-	return nil, nil
+// levelOf is the feature level from which on a command may stand in the log.
+func levelOf(b Body) uint32 {
+	switch b.(type) {
+	case Init, PutNode, PutPipeline, DeletePipeline, SetDesired, OpenGeneration, CloseGeneration, Decide,
+		Announce, Commit, PresumeAbort, Resolve, Swept, Rewind, Resume, Force, Retire, Reshard,
+		RaiseFeatureLevel, Pin:
+		return 1
+	default:
+		must(false, "%T is no command that this binary knows", b)
+		return 0
+	}
 }
 
-// Refs reports whether a kept restore point of some scope names the part.
-func (m *Machine) Refs(part string) bool { return false }
+func (m *Machine) dispatch(s *step, c *Command) {
+	switch b := c.Body.(type) {
+	case PutNode:
+		m.putNode(s, b)
+	case RaiseFeatureLevel:
+		m.raise(s, b)
+	case PutPipeline:
+		m.putPipeline(s, c, b.Pipeline)
+	case DeletePipeline:
+		m.deletePipeline(s, c, b)
+	case SetDesired:
+		m.setDesired(s, c, b)
+	case Reshard:
+		m.reshard(s, c, b)
+	case OpenGeneration:
+		m.openGeneration(s, c, b)
+	case CloseGeneration:
+		m.closeGeneration(s, c, b)
+	case Decide:
+		m.decide(s, c, b)
+	case Announce:
+		m.announce(s, c, b)
+	case Commit:
+		m.commit(s, c, b)
+	case PresumeAbort:
+		m.presumeAbort(s, c, b)
+	case Resolve:
+		m.resolve(s, c, b)
+	case Swept:
+		m.swept(s, b)
+	case Force:
+		m.force(s, c, b)
+	case Rewind:
+		m.rewind(s, c, b)
+	case Resume:
+		m.resume(s, c, b)
+	case Pin:
+		m.pin(s, c, b)
+	case Retire:
+		m.retire(s, c, b)
+	default:
+		must(false, "%T is not dispatched", b)
+	}
+}
+
+// Digests. Each object kept has one; the machine's is their sum, so its cost is that of what a
+// command changed, and it does not depend on the way that led to a state.
+
+// seal replaces an object's digest.
+func (m *Machine) seal(old *uint64, now uint64) {
+	m.digest += now - *old
+	*old = now
+}
+
+func (m *Machine) headDigest() uint64 {
+	e := m.enc.reset()
+	e.text("head")
+	e.text(m.namespace)
+	e.num(m.incarnation)
+	e.num(uint64(m.level))
+	e.num(uint64(m.lastGeneration))
+	e.int(m.floor)
+	return e.sum()
+}
+
+func (m *Machine) sealHead() { m.seal(&m.headSum, m.headDigest()) }
+
+func (m *Machine) sealScope(s *scope) {
+	e := m.enc.reset()
+	e.text("scope")
+	e.scopeHead(s)
+	m.seal(&s.sum, e.sum())
+}
+
+func (m *Machine) genSum(s *scope, g *GenerationRecord) uint64 {
+	e := m.enc.reset()
+	e.text("generation")
+	e.scopeID(s.id)
+	e.generation(g)
+	return e.sum()
+}
+
+// editGeneration changes a generation's record and its digest with it.
+func (m *Machine) editGeneration(s *scope, g *GenerationRecord, change func()) {
+	m.digest -= m.genSum(s, g)
+	s.debts -= len(g.Debts)
+	change()
+	s.debts += len(g.Debts)
+	m.digest += m.genSum(s, g)
+}
+
+func (m *Machine) votesDigest(vs []Vote) uint64 {
+	e := m.enc.reset()
+	e.votes(vs)
+	return e.sum()
+}
+
+func (m *Machine) handleDigests(bs []Branch) []uint64 {
+	if len(bs) == 0 {
+		return nil
+	}
+	sums := make([]uint64, len(bs))
+	for i := range bs {
+		e := m.enc.reset()
+		e.handle(bs[i].Handle)
+		sums[i] = e.sum()
+	}
+	return sums
+}
+
+func (m *Machine) sealEpoch(s *scope, r *epoch) {
+	e := m.enc.reset()
+	e.text("epoch")
+	e.scopeID(s.id)
+	e.epoch(r.Epoch)
+	e.flag(r.Final)
+	e.int(r.DecidedAt)
+	e.int(r.ProvenAt)
+	e.num(r.votesSum)
+	for i := range r.Branches {
+		e.branch(&r.Branches[i], r.handleSum[i])
+	}
+	m.seal(&r.sum, e.sum())
+}
+
+func (m *Machine) sealTxn(t *txn) {
+	e := m.enc.reset()
+	e.text("txn")
+	e.text(string(t.ID))
+	e.num(uint64(t.Outcome))
+	e.int(t.BegunAt)
+	e.int(t.DecidedAt)
+	e.int(t.Deadline)
+	e.text(t.Heuristic)
+	e.text(t.Why)
+	for i := range t.Branches {
+		e.branch(&t.Branches[i], t.handleSum[i])
+	}
+	m.seal(&t.sum, e.sum())
+}
+
+// addEpoch appends a decided epoch to its scope.
+func (m *Machine) addEpoch(s *scope, r EpochRecord) *epoch {
+	e := &epoch{EpochRecord: r}
+	e.votesSum = m.votesDigest(e.Votes)
+	e.handleSum = m.handleDigests(e.Branches)
+	s.epoch = append(s.epoch, e)
+	if !allResolved(e.Branches) {
+		s.open = append(s.open, e)
+	}
+	s.blame(e)
+	m.refParts(e.Votes, 1)
+	m.sealEpoch(s, e)
+	return e
+}
+
+// refParts counts the state parts that votes name and returns those that nothing names now.
+func (m *Machine) refParts(vs []Vote, by int) []Retired {
+	var gone []Retired
+	for _, v := range vs {
+		for _, p := range v.Parts {
+			if p.ID == "" {
+				continue
+			}
+			n := m.refs[p.ID] + by
+			must(n >= 0, "the references to part %q went below zero", p.ID)
+			if n > 0 {
+				m.refs[p.ID] = n
+				continue
+			}
+			delete(m.refs, p.ID)
+			gone = append(gone, Retired{Member: v.Member, Part: p.ID})
+		}
+	}
+	return gone
+}
+
+// addTxn keeps a hand-run transaction.
+func (m *Machine) addTxn(t *txn) {
+	t.handleSum = m.handleDigests(t.Branches)
+	m.txns[t.ID] = t
+	heap.Push(&m.byTime, t)
+	m.sealChangedTxn(t)
+}
+
+// sealChangedTxn brings digest and the list of what is in doubt up to date.
+func (m *Machine) sealChangedTxn(t *txn) {
+	if t.inDoubt() {
+		m.doubtful[t.ID] = t
+	} else {
+		delete(m.doubtful, t.ID)
+	}
+	m.sealTxn(t)
+}
+
+// txnHeap has the hand-run transaction with the oldest id on top.
+type txnHeap []*txn
+
+func (h txnHeap) Len() int           { return len(h) }
+func (h txnHeap) Less(i, j int) bool { return h[i].ID < h[j].ID }
+func (h txnHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *txnHeap) Push(x any)        { *h = append(*h, x.(*txn)) }
+
+// Pop is heap.Interface's: it takes the last element off.
+func (h *txnHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return t
+}
