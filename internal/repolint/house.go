@@ -74,3 +74,42 @@ func CheckPaths(repo *Repo) []Finding {
 	}
 	return found
 }
+
+// failureRow is a row of the failures table: its id, what must not happen, and where that is
+// tested.
+var failureRow = regexp.MustCompile(`^\|\s*([A-Z][0-9]+)\s*\|.*\|([^|]*)\|\s*$`)
+
+// CheckFailures finds rows of docs/failures.md that name no test, a file that does not exist,
+// or a file that does not mention the row's id: a promise whose test has gone.
+func CheckFailures(repo *Repo) []Finding {
+	const doc = "docs/failures.md"
+	f := repo.File(doc)
+	if f == nil {
+		return []Finding{{"failures", doc, 0, "there is none: list what must not happen, and the test that would see it"}}
+	}
+	var found []Finding
+	rows, number := 0, 0
+	for line := range strings.Lines(string(f.Data)) {
+		number++
+		m := failureRow.FindStringSubmatch(strings.TrimRight(line, "\n"))
+		if m == nil {
+			continue
+		}
+		rows++
+		tests := backquoted.FindAllStringSubmatch(m[2], -1)
+		if len(tests) == 0 {
+			found = append(found, Finding{"failures", doc, number, m[1] + " names no test"})
+		}
+		id := regexp.MustCompile(`(^|[^A-Z0-9])` + m[1] + `([^0-9]|$)`)
+		for _, t := range tests {
+			file := repo.File(t[1])
+			if file == nil || !id.Match(file.Data) {
+				found = append(found, Finding{"failures", doc, number, fmt.Sprintf("%s is not mentioned in %s", m[1], t[1])})
+			}
+		}
+	}
+	if rows == 0 {
+		found = append(found, Finding{"failures", doc, 0, "its table has no rows"})
+	}
+	return found
+}

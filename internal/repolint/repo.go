@@ -49,6 +49,7 @@ func Rules() []Rule {
 		{"skip", CheckSkips},
 		{"makefile", CheckMakefile},
 		{"paths", CheckPaths},
+		{"failures", CheckFailures},
 	}
 }
 

@@ -66,6 +66,7 @@ func TestEveryRuleSeesItsSabotage(t *testing.T) {
 		"skip":        skipTrials(),
 		"makefile":    makefileTrials(),
 		"paths":       pathTrials(),
+		"failures":    failureTrials(),
 	}
 	for _, rule := range repolint.Rules() {
 		red := 0
@@ -250,6 +251,21 @@ func pathTrials() []trial {
 		{"named and gone", []string{"README.md", "\nSee `a/b.go`.\n"}, "README.md:2"},
 		{"linked and gone", []string{"docs/x.md", "See [it](a.md).\n"}, "links to a.md"},
 		{"linked from docs", []string{"docs/x.md", "See [it](../README.md).\n", "README.md", "x\n"}, ""},
+	}
+}
+
+func failureTrials() []trial {
+	row := "| id | what | test |\n|---|---|---|\n| P17 | a survivor rolled back | %s |\n"
+	doc := func(tests string) string { return fmt.Sprintf(row, tests) }
+	test := "package p\n\nfunc TestP17_SurvivorCommits() {}\n"
+	return []trial{
+		{"tested", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", test}, ""},
+		{"tested twice", []string{"docs/failures.md", doc("`a/b_test.go`, `a/testdata/x.txt`"), "a/b_test.go", test, "a/testdata/x.txt", "# P17\n"}, ""},
+		{"untested", []string{"docs/failures.md", doc("")}, "P17 names no test"},
+		{"the file is gone", []string{"docs/failures.md", doc("`a/b_test.go`")}, "docs/failures.md:3"},
+		{"the test is gone", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", "package p // P170, P1\n"}, "P17 is not mentioned in a/b_test.go"},
+		{"no document", nil, "there is none"},
+		{"no rows", []string{"docs/failures.md", "# Failures\n"}, "no rows"},
 	}
 }
 
