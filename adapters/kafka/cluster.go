@@ -1,0 +1,160 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/unisink/unisink/participant"
+)
+
+// connectWait is how long a first contact may take before it counts as no answer.
+const connectWait = 10 * time.Second
+
+// endpoint is how a cluster is reached; every client is made from it.
+type endpoint struct {
+	brokers []string
+	id      string
+	options []kgo.Opt
+	log     *slog.Logger
+}
+
+func newEndpoint(brokers []string, clientID string, options []kgo.Opt, log *slog.Logger) endpoint {
+	if clientID == "" {
+		clientID = "unisink"
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return endpoint{brokers: brokers, id: clientID, options: options, log: log}
+}
+
+// String names the cluster for people.
+func (e endpoint) String() string { return strings.Join(e.brokers, ",") }
+
+// client makes a client; it dials when it is first used. The caller closes it.
+func (e endpoint) client(opts ...kgo.Opt) (*kgo.Client, error) {
+	all := append([]kgo.Opt{
+		kgo.SeedBrokers(e.brokers...),
+		kgo.ClientID(e.id),
+		kgo.WithLogger(library{e.log}),
+		// A fetch or produce that waits for new metadata waits a fraction of a short epoch.
+		kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
+	}, opts...)
+	cl, err := kgo.NewClient(append(all, e.options...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client for %s: %w: %w", e, participant.ErrMisconfigured, err)
+	}
+	return cl, nil
+}
+
+// reach makes sure that a broker answers, and says in one sentence when none does.
+func (e endpoint) reach(ctx context.Context, cl *kgo.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, connectWait)
+	defer cancel()
+	if err := cl.Ping(ctx); err != nil {
+		return classed(fmt.Errorf("no Kafka broker answers at %s: check the address, and that the broker runs: %w", e, err))
+	}
+	return nil
+}
+
+// topicInfo is what a cluster says of a topic.
+type topicInfo struct {
+	id    [16]byte
+	parts []partInfo // in order
+	err   error
+}
+
+// partInfo is what it says of a partition.
+type partInfo struct {
+	number int32
+	leader int32 // -1: none
+}
+
+// metadata asks, past every cache, for topics by name (none: no topic at all), and for the
+// cluster's id.
+func metadata(ctx context.Context, cl *kgo.Client, names ...string) (cluster string, topics map[string]topicInfo, err error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return "", nil, err
+	}
+	if resp.ClusterID != nil {
+		cluster = *resp.ClusterID
+	}
+	topics = make(map[string]topicInfo, len(resp.Topics))
+	for _, t := range resp.Topics {
+		if t.Topic == nil {
+			continue
+		}
+		info := topicInfo{id: t.TopicID, err: kerr.ErrorForCode(t.ErrorCode)}
+		for _, p := range t.Partitions {
+			info.parts = append(info.parts, partInfo{p.Partition, p.Leader})
+		}
+		slices.SortFunc(info.parts, func(a, b partInfo) int { return int(a.number) - int(b.number) })
+		topics[*t.Topic] = info
+	}
+	return cluster, topics, nil
+}
+
+// missing reports whether a topic is not there.
+func (t topicInfo) missing() bool {
+	return errors.Is(t.err, kerr.UnknownTopicOrPartition) || errors.Is(t.err, kerr.UnknownTopicID)
+}
+
+// topics asks for topics and their partitions, and says in one sentence which topic is missing.
+func (e endpoint) topics(ctx context.Context, cl *kgo.Client, names ...string) (map[string]topicInfo, error) {
+	_, topics, err := metadata(ctx, cl, names...)
+	if err != nil {
+		return nil, classed(fmt.Errorf("ask %s for its topics: %w", e, err))
+	}
+	for _, name := range names {
+		t, ok := topics[name]
+		switch {
+		case !ok || t.missing():
+			return nil, fmt.Errorf("%w: topic %q does not exist at %s; create it, or correct the name", participant.ErrMisconfigured, name, e)
+		case t.err != nil:
+			return nil, classed(fmt.Errorf("topic %q at %s: %w", name, e, t.err))
+		}
+	}
+	return topics, nil
+}
+
+// library hands what the client library logs to ours, one level lower: what it calls an error
+// is mostly a broker that will be there again in a moment.
+type library struct{ log *slog.Logger }
+
+// Level is the most that the library has to say.
+func (l library) Level() kgo.LogLevel {
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		return kgo.LogLevelInfo
+	}
+	if l.log.Enabled(context.Background(), slog.LevelWarn) {
+		return kgo.LogLevelError
+	}
+	return kgo.LogLevelNone
+}
+
+// Log writes one line.
+func (l library) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	at := slog.LevelDebug
+	if level == kgo.LogLevelError {
+		at = slog.LevelWarn
+	}
+	l.log.Log(context.Background(), at, "kafka client", append([]any{slog.String("said", msg)}, keyvals...)...)
+}

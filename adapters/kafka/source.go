@@ -1,0 +1,401 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// Source reads topics, committed records only, from positions that its caller keeps. One
+// goroutine uses it at a time; Close may come from another.
+type Source struct {
+	cfg SourceConfig
+	at  endpoint
+
+	mu     sync.Mutex // guards client; never held across I/O
+	client *kgo.Client
+	closed bool
+
+	parts   []*part
+	byName  map[string]map[int32]*part
+	pending []fetched // of the last fetch, not yet handed out
+	open    int       // parts that have not ended
+	unended []*part   // bounded: ended without a fetch, to be said
+
+	slabs   slabPool
+	batch   stream.Batch
+	records []stream.Record
+	headers []stream.Header
+}
+
+// part is one partition while it is read.
+type part struct {
+	split   stream.Split
+	topic   string
+	number  int32
+	topicID []byte // kept in positions: a topic made again under the same name is another one
+	next    int64
+	epoch   int32
+	end     int64 // bounded: stop here; else -1
+	ended   bool
+}
+
+// fetched is what one fetch brought for one partition.
+type fetched struct {
+	part *part
+	data kgo.FetchPartition
+}
+
+// NewSource checks the settings; nothing is dialled before Describe or Open.
+func NewSource(cfg SourceConfig) (*Source, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	return &Source{cfg: cfg, at: newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Options, cfg.Logger)}, nil
+}
+
+// Describe asks the cluster who it is.
+func (s *Source) Describe(ctx context.Context) (participant.Description, error) {
+	cl, err := s.at.client()
+	if err != nil {
+		return participant.Description{}, err
+	}
+	defer cl.Close()
+	if err := s.at.reach(ctx, cl); err != nil {
+		return participant.Description{}, err
+	}
+	id, _, err := metadata(ctx, cl)
+	if err != nil {
+		return participant.Description{}, classed(fmt.Errorf("ask %s for its cluster id: %w", s.at, err))
+	}
+	return participant.Description{
+		Kind:     Kind,
+		Identity: id,
+		Text:     fmt.Sprintf("topics %s at %s", strings.Join(s.cfg.Topics, ", "), s.at),
+	}, nil
+}
+
+// Open starts reading at the positions, with a client of its own: whatever an earlier one had
+// fetched is gone with it. Partitions without a position start where the settings say.
+func (s *Source) Open(ctx context.Context, from []stream.Position) error {
+	s.drop()
+	probe, err := s.at.client()
+	if err != nil {
+		return err
+	}
+	defer probe.Close()
+	if err := s.at.reach(ctx, probe); err != nil {
+		return err
+	}
+	if err := s.resolve(ctx, probe, from); err != nil {
+		return err
+	}
+
+	assign := make(map[string]map[int32]kgo.Offset, len(s.byName))
+	for _, p := range s.parts {
+		if p.ended {
+			continue
+		}
+		if assign[p.topic] == nil {
+			assign[p.topic] = make(map[int32]kgo.Offset)
+		}
+		assign[p.topic][p.number] = kgo.NewOffset().At(p.next).WithEpoch(p.epoch)
+	}
+	cl, err := s.at.client(
+		kgo.ConsumePartitions(assign),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(), // a position behind the last marker, or the end is never reached
+		kgo.FetchMaxBytes(int32(s.cfg.MaxPollBytes)),
+		kgo.FetchMaxWait(max(s.cfg.PollWait, 10*time.Millisecond)),
+		kgo.WithPools(&s.slabs),
+	)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		cl.Close()
+		return fmt.Errorf("kafka source %s: closed", s.cfg.Name)
+	}
+	s.client = cl
+	return nil
+}
+
+// resolve finds every partition and the exact offset it starts at.
+func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Position) error {
+	topics, err := s.at.topics(ctx, cl, s.cfg.Topics...)
+	if err != nil {
+		return err
+	}
+	adm := kadm.NewClient(cl)
+	starts, err := adm.ListStartOffsets(ctx, s.cfg.Topics...)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return classed(fmt.Errorf("ask %s where its topics begin: %w", s.at, err))
+	}
+	ends, err := adm.ListCommittedOffsets(ctx, s.cfg.Topics...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return classed(fmt.Errorf("ask %s where its topics end: %w", s.at, err))
+	}
+
+	positions := make(map[string]stream.Position, len(from))
+	for _, p := range from {
+		positions[p.Split.ID] = p
+	}
+	s.parts, s.byName, s.pending, s.unended, s.open = nil, make(map[string]map[int32]*part), nil, nil, 0
+	for _, name := range s.cfg.Topics {
+		detail := topics[name]
+		id := slices.Clone(detail.id[:])
+		s.byName[name] = make(map[int32]*part)
+		for _, d := range detail.parts {
+			start, _ := starts.Lookup(name, d.number)
+			end, _ := ends.Lookup(name, d.number)
+			p := &part{
+				split: stream.Split{Resource: s.cfg.Name, ID: splitID(name, d.number)},
+				topic: name, number: d.number, topicID: id, epoch: -1, end: -1,
+			}
+			pos, known := positions[p.split.ID]
+			delete(positions, p.split.ID)
+			if err := p.startAt(s.cfg.Start, pos, known, start.Offset, end.Offset); err != nil {
+				return err
+			}
+			s.add(p, end.Offset)
+		}
+	}
+	for id := range positions {
+		return fmt.Errorf("%w: the restore point has a position for %s, which %s does not have: was the topic deleted, or taken out of the source?", participant.ErrMisconfigured, id, s.at)
+	}
+	return nil
+}
+
+// add takes a partition in; a bounded one that is at its end already has nothing to fetch.
+func (s *Source) add(p *part, end int64) {
+	s.parts = append(s.parts, p)
+	s.byName[p.topic][p.number] = p
+	s.open++
+	if s.cfg.Bounded {
+		p.end = end
+		if p.next >= end {
+			p.ended = true
+			s.unended = append(s.unended, p)
+		}
+	}
+}
+
+// startAt sets where to read from, or says why a position can't be read any more.
+func (p *part) startAt(start Start, pos stream.Position, known bool, first, end int64) error {
+	switch {
+	case !known && start == StartLatest:
+		p.next = end
+	case !known:
+		p.next = first
+	case len(pos.Opaque) > 0 && !bytes.Equal(pos.Opaque, p.topicID):
+		return fmt.Errorf("%w: topic %q was deleted and made again since the restore point; its old records are gone, so reading cannot go on where it stopped: rewind the pipeline, or start it anew", participant.ErrMisconfigured, p.topic)
+	case pos.Offset < first:
+		return fmt.Errorf("%w: position %d of %s is no longer in the log, which begins at %d now: %d records were deleted unread; lengthen the topic's retention, and rewind the pipeline or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, first, first-pos.Offset)
+	case pos.Offset > end:
+		return fmt.Errorf("%w: position %d of %s is past its end at %d: the log was cut off, or the topic made again; rewind the pipeline, or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, end)
+	default:
+		p.next, p.epoch = pos.Offset, pos.LeaderEpoch
+	}
+	return nil
+}
+
+// Splits lists the partitions, in order; known after Open.
+func (s *Source) Splits() []stream.Split {
+	out := make([]stream.Split, len(s.parts))
+	for i, p := range s.parts {
+		out[i] = p.split
+	}
+	return out
+}
+
+// Poll hands out what was fetched, one partition at a time, and fetches when nothing is left.
+// The batch is valid until the next Poll.
+func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
+	s.mu.Lock()
+	cl := s.client
+	s.mu.Unlock()
+	if cl == nil {
+		return nil, fmt.Errorf("kafka source %s: %w: Poll before Open", s.cfg.Name, participant.ErrBug)
+	}
+	if n := len(s.unended); n > 0 {
+		p := s.unended[n-1]
+		s.unended = s.unended[:n-1]
+		return s.hand(cl, p, kgo.FetchPartition{HighWatermark: p.end}), nil
+	}
+	for {
+		for len(s.pending) > 0 {
+			f := s.pending[0]
+			s.pending = s.pending[1:]
+			if b := s.hand(cl, f.part, f.data); b != nil {
+				return b, nil
+			}
+		}
+		if s.open == 0 {
+			return nil, io.EOF
+		}
+		if came, err := s.fetch(ctx, cl); err != nil || !came {
+			return nil, err
+		}
+	}
+}
+
+// fetch waits for records and queues them by partition. False: nothing came in time.
+func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
+	wait, cancel := context.WithTimeout(ctx, s.cfg.PollWait)
+	defer cancel()
+	fetches := cl.PollRecords(wait, s.cfg.MaxPollRecords)
+	if err := ctx.Err(); err != nil {
+		return false, context.Cause(ctx)
+	}
+	s.pending = s.pending[:0]
+	var failed error
+	fetches.EachPartition(func(fp kgo.FetchTopicPartition) {
+		if fp.Err != nil {
+			if failed == nil && !errors.Is(fp.Err, context.DeadlineExceeded) {
+				failed = s.explain(fp.Topic, fp.Partition, fp.Err)
+			}
+			return
+		}
+		if p := s.byName[fp.Topic][fp.Partition]; p != nil && !p.ended {
+			s.pending = append(s.pending, fetched{p, fp.FetchPartition})
+		}
+	})
+	return len(s.pending) > 0, failed
+}
+
+// explain turns an error of a fetch into a sentence.
+func (s *Source) explain(topic string, partition int32, err error) error {
+	var lost *kgo.ErrDataLoss
+	id := splitID(topic, partition)
+	switch {
+	case errors.Is(err, kgo.ErrClientClosed):
+		return fmt.Errorf("kafka source %s: closed: %w", s.cfg.Name, err)
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		next := int64(-1)
+		if p := s.byName[topic][partition]; p != nil {
+			next = p.next
+		}
+		return fmt.Errorf("%w: position %d of %s fell off the log while it was read: its retention deletes faster than the pipeline reads; lengthen it, and rewind the pipeline or start it anew: %w", participant.ErrMisconfigured, next, id, err)
+	case errors.As(err, &lost):
+		return fmt.Errorf("%w: %s was cut off at %d by a change of leader, behind position %d: records that were read are gone from the topic; rewind the pipeline, or start it anew: %w", participant.ErrMisconfigured, id, lost.ResetTo, lost.ConsumedTo, err)
+	}
+	return classed(fmt.Errorf("fetch %s from %s: %w", id, s.at, err))
+}
+
+// hand makes a batch of what was fetched; nil if it holds nothing to say.
+func (s *Source) hand(cl *kgo.Client, p *part, data kgo.FetchPartition) *stream.Batch {
+	before := p.next
+	s.records, s.headers = s.records[:0], s.headers[:0]
+	for _, r := range data.Records {
+		if p.end >= 0 && r.Offset >= p.end {
+			r.Recycle()
+			continue
+		}
+		p.next, p.epoch = r.Offset+1, r.LeaderEpoch
+		if !r.Attrs.IsControl() {
+			s.records = append(s.records, stream.Record{
+				Key: r.Key, Value: r.Value, Headers: s.headersOf(r), Time: r.Timestamp.UnixMilli(),
+				Topic: p.topic, Partition: p.number, Offset: r.Offset,
+			})
+		}
+		r.Recycle()
+	}
+	ended := p.end >= 0 && p.next >= p.end
+	if p.next == before && !ended {
+		return nil
+	}
+	if ended {
+		p.ended = true
+		s.open--
+		cl.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
+	}
+	s.batch = stream.Batch{
+		Split:   p.split,
+		Records: s.records,
+		Next: stream.Position{
+			Split: p.split, Offset: p.next, LeaderEpoch: p.epoch, Opaque: p.topicID,
+		},
+		Ended:     ended,
+		HighWater: data.HighWatermark,
+	}
+	return &s.batch
+}
+
+// headersOf copies a record's headers into the batch's own slab.
+func (s *Source) headersOf(r *kgo.Record) []stream.Header {
+	if len(r.Headers) == 0 {
+		return nil
+	}
+	from := len(s.headers)
+	for _, h := range r.Headers {
+		s.headers = append(s.headers, stream.Header{Key: h.Key, Value: h.Value})
+	}
+	return s.headers[from:len(s.headers):len(s.headers)]
+}
+
+// drop ends the client and forgets what it had fetched.
+func (s *Source) drop() {
+	s.mu.Lock()
+	cl := s.client
+	s.client = nil
+	s.mu.Unlock()
+	if cl != nil {
+		cl.Close()
+	}
+	s.pending, s.unended = nil, nil
+}
+
+// Close ends reading and its goroutines. A Poll that waits returns an error.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	cl := s.client
+	s.client, s.closed = nil, true
+	s.mu.Unlock()
+	if cl != nil {
+		cl.Close()
+	}
+	return nil
+}
+
+// splitID names a partition: "orders/3".
+func splitID(topic string, partition int32) string {
+	return topic + "/" + strconv.FormatInt(int64(partition), 10)
+}
+
+// slabPool gives the client library slices of records to decode into, again and again.
+type slabPool struct{ free sync.Pool }
+
+// GetRecords returns a slice for n records.
+func (p *slabPool) GetRecords(n int) []kgo.Record {
+	if s, ok := p.free.Get().(*[]kgo.Record); ok && cap(*s) >= n {
+		return (*s)[:n]
+	}
+	return make([]kgo.Record, n)
+}
+
+// PutRecords takes one back.
+func (p *slabPool) PutRecords(s []kgo.Record) { p.free.Put(&s) }

@@ -1,0 +1,253 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/unisink/unisink/adapters/kafka/devkafka"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+var _ processor.Source = (*Source)(nil)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// broker starts an embedded broker for one test.
+func broker(t testing.TB, cfg devkafka.Config) *devkafka.Broker {
+	t.Helper()
+	b, err := devkafka.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func admin(t testing.TB, b *devkafka.Broker) *Admin {
+	t.Helper()
+	a, err := NewAdmin(AdminConfig{Brokers: []string{b.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	return a
+}
+
+func source(t testing.TB, cfg SourceConfig) *Source {
+	t.Helper()
+	s, err := NewSource(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// numbered makes n records "v0".."v(n-1)" with keys.
+func numbered(n int) []stream.Record {
+	out := make([]stream.Record, n)
+	for i := range out {
+		out[i] = stream.Record{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "v%d", i)}
+	}
+	return out
+}
+
+// drain polls until the source ends, or until n records have come, and returns the values and
+// the last position of each split.
+func drain(t testing.TB, s *Source, n int) (values []string, at map[string]stream.Position) {
+	t.Helper()
+	at = make(map[string]stream.Position)
+	for n < 0 || len(values) < n {
+		b, err := s.Poll(t.Context())
+		if errors.Is(err, io.EOF) {
+			return values, at
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b == nil {
+			continue
+		}
+		for _, r := range b.Records {
+			values = append(values, string(r.Value))
+		}
+		at[b.Split.ID] = b.Next
+	}
+	return values, at
+}
+
+func TestSourceReadsBoundedTopicsToTheEndAndStops(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 3}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(1000)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Bounded: true, MaxPollRecords: 100})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	values, at := drain(t, s, -1)
+	seen := map[string]bool{}
+	for _, v := range values {
+		seen[v] = true
+	}
+	if len(values) != 1000 || len(seen) != 1000 {
+		t.Errorf("read %d records, %d different ones, want 1000", len(values), len(seen))
+	}
+	if len(at) != 3 || len(s.Splits()) != 3 {
+		t.Errorf("positions of %d splits, %d splits, want 3", len(at), len(s.Splits()))
+	}
+	if _, err := s.Poll(t.Context()); !errors.Is(err, io.EOF) {
+		t.Errorf("Poll after the end: %v, want EOF", err)
+	}
+}
+
+func TestSourceEndsWithoutARecordWhenItsTopicIsEmpty(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 2}})
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Bounded: true})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if values, at := drain(t, s, -1); len(values) != 0 || len(at) != 2 {
+		t.Errorf("read %v, positions of %d splits; want none, 2", values, len(at))
+	}
+}
+
+func TestZ5_OpenDropsWhatWasFetchedAndStartsAtThePositions(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(100)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, MaxPollRecords: 10})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	_, at := drain(t, s, 10)
+	drain(t, s, 20) // read further, with more in the buffers
+	if err := s.Open(t.Context(), []stream.Position{at["orders/0"]}); err != nil {
+		t.Fatal(err)
+	}
+	values, _ := drain(t, s, 1)
+	if values[0] != "v10" {
+		t.Errorf("first record after Open is %s, want v10", values[0])
+	}
+}
+
+func TestSourceRefusesAPositionThatTheTopicNoLongerHas(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(100)); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Cluster().DeleteRecords("orders", 0, 50); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}})
+	split := stream.Split{Resource: "in", ID: "orders/0"}
+	for name, from := range map[string]stream.Position{
+		"deleted unread":  {Split: split, Offset: 10, LeaderEpoch: -1},
+		"past the end":    {Split: split, Offset: 101, LeaderEpoch: -1},
+		"another topic":   {Split: split, Offset: 60, LeaderEpoch: -1, Opaque: make([]byte, 16)},
+		"unknown split":   {Split: stream.Split{Resource: "in", ID: "orders/7"}},
+		"unknown topic's": {Split: stream.Split{Resource: "in", ID: "gone/0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := s.Open(t.Context(), []stream.Position{from})
+			if !errors.Is(err, participant.ErrMisconfigured) {
+				t.Errorf("Open: %v, want misconfigured", err)
+			}
+		})
+	}
+}
+
+func TestSourceSaysWhichTopicIsMissing(t *testing.T) {
+	b := broker(t, devkafka.Config{})
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}})
+	err := s.Open(t.Context(), nil)
+	want := fmt.Sprintf("misconfigured: topic \"orders\" does not exist at %s; create it, or correct the name", b.Addr())
+	if err == nil || !errors.Is(err, participant.ErrMisconfigured) || cmp.Diff(want, err.Error()) != "" {
+		t.Errorf("Open: %v\nwant %s", err, want)
+	}
+}
+
+func TestSourceAtTheEndWaitsAndSaysThatNothingCame(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(5)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Start: StartLatest, PollWait: 1e6})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if batch, err := s.Poll(t.Context()); batch != nil || err != nil {
+		t.Errorf("Poll at the end: %v, %v; want nothing", batch, err)
+	}
+	if err := a.Produce(t.Context(), "orders", []stream.Record{{Value: []byte("new")}}); err != nil {
+		t.Fatal(err)
+	}
+	if values, _ := drain(t, s, 1); values[0] != "new" {
+		t.Errorf("read %v, want the record that came later", values)
+	}
+}
+
+func TestSourceSaysThatNoBrokerAnswers(t *testing.T) {
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{"127.0.0.1:1"}, Topics: []string{"orders"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if err := s.Open(ctx, nil); err == nil {
+		t.Error("Open found a broker where none is")
+	} else {
+		t.Log(err)
+	}
+}
+
+func TestAdminReadsTopicsOnceWhole(t *testing.T) {
+	b := broker(t, devkafka.Config{})
+	a := admin(t, b)
+	ctx := t.Context()
+	if _, found, err := a.TopicExists(ctx, "orders"); found || err != nil {
+		t.Fatalf("TopicExists before: %v, %v", found, err)
+	}
+	for range 2 { // a repeat changes nothing
+		if err := a.CreateTopic(ctx, "orders", 3, map[string]string{"retention.ms": "-1"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := a.CreateTopic(ctx, "orders", 4, nil); !errors.Is(err, participant.ErrMisconfigured) {
+		t.Errorf("CreateTopic with another number of partitions: %v", err)
+	}
+	p := a.Producer("orders")
+	if err := p.Write(ctx, numbered(500)); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	err := a.ReadAll(ctx, "orders", true, nil, nil, func(r *stream.Record) error {
+		seen[string(r.Value)]++
+		return nil
+	})
+	if err != nil || len(seen) != 500 {
+		t.Errorf("ReadAll: %d records, %v; want 500", len(seen), err)
+	}
+	for range 2 {
+		if err := a.DeleteTopic(ctx, "orders"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
