@@ -93,7 +93,7 @@ func New(c Config, now Time) *Machine {
 		m.finalAt = c.Final
 	}
 	for i, who := range c.Members {
-		m.members[i].Member = who
+		m.members[i].Member, m.members[i].proven = who, who.ProvenThrough
 	}
 	return m
 }

@@ -20,6 +20,8 @@ type Member struct {
 	Name     string
 	Instance string
 	Source   bool
+	// ProvenThrough as of the log; what the member says when it attaches may be newer.
+	ProvenThrough uint64
 }
 
 // Config is what a machine starts from: the generation as of the log, read after this leader's own
