@@ -1,2 +1,12 @@
 // Package processor runs pipelines: source, window, sinks, exactly once, as a member of a scope.
+//
+// A pipeline is built from typed functions:
+//
+//	orders := processor.From("orders", source, decode).EventTime(at).Where(paid).Key(customer)
+//	totals := processor.Tumbling(orders, time.Second, processor.Sum(amount))
+//	p, err := totals.To("topic", topic, encode).To("files", files, encode).Pipeline("totals")
+//	err = p.Run(ctx, processor.RunConfig{Coordinators: addrs})
+//
+// Every result of every window reaches all sinks in one decision: the epoch in which the watermark
+// passed the window's end. What a window owes is state, so a crash neither loses nor repeats it.
 package processor

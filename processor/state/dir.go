@@ -1,0 +1,162 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/unisink/unisink/internal/fault"
+)
+
+// Dir is a Store in one directory, which may be a shared one. A part is written beside its final
+// name, synced, renamed, and the directory synced: after Put it survives a loss of power, and a half-written
+// part is never seen under its id.
+type Dir struct{ path string }
+
+const (
+	partSuffix = ".part"
+	tempPrefix = ".writing-"
+)
+
+// OpenDir makes the directory if it is not there.
+func OpenDir(path string) (*Dir, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("state directory %q: %w", path, err)
+	}
+	if err := os.MkdirAll(abs, 0o750); err != nil {
+		return nil, fmt.Errorf("state directory %q can't be made: %w", path, err)
+	}
+	if err := syncDir(filepath.Dir(abs)); err != nil {
+		return nil, fmt.Errorf("state directory %q: %w", path, err)
+	}
+	return &Dir{path: abs}, nil
+}
+
+// Name is "dir:" and the absolute path.
+func (d *Dir) Name() string { return "dir:" + d.path }
+
+// Put writes a part.
+func (d *Dir) Put(ctx context.Context, id string, body []byte) (err error) {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("put state part %s: %w", id, context.Cause(ctx))
+	}
+	final, err := d.file(id)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("put state part %s in %s: %w", id, d.path, err)
+		}
+	}()
+	f, err := os.CreateTemp(d.path, tempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removed(os.Remove(f.Name())))
+		}
+	}()
+	_, werr := f.Write(body)
+	if werr == nil {
+		fault.Point("state/before-sync")
+		werr = f.Sync()
+	}
+	if err := errors.Join(werr, f.Close()); err != nil {
+		return err
+	}
+	fault.Point("state/before-rename")
+	if err := os.Rename(f.Name(), final); err != nil {
+		return err
+	}
+	fault.Point("state/after-rename")
+	return syncDir(d.path)
+}
+
+// Get reads a part.
+func (d *Dir) Get(ctx context.Context, id string) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("get state part %s: %w", id, context.Cause(ctx))
+	}
+	name, err := d.file(id)
+	if err != nil {
+		return nil, err
+	}
+	body, err := os.ReadFile(name) //nolint:gosec // the id was checked
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("state part %s in %s: %w", id, d.path, ErrNoPart)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get state part %s in %s: %w", id, d.path, err)
+	}
+	return body, nil
+}
+
+// Delete removes a part.
+func (d *Dir) Delete(ctx context.Context, id string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("delete state part %s: %w", id, context.Cause(ctx))
+	}
+	name, err := d.file(id)
+	if err != nil {
+		return err
+	}
+	fault.Point("state/before-delete")
+	if err := removed(os.Remove(name)); err != nil {
+		return fmt.Errorf("delete state part %s in %s: %w", id, d.path, err)
+	}
+	return nil
+}
+
+// List returns the ids with a prefix. What a killed process left half-written is not listed.
+func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list state parts: %w", context.Cause(ctx))
+	}
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return nil, fmt.Errorf("list state parts in %s: %w", d.path, err)
+	}
+	var ids []string
+	for _, e := range entries {
+		id, ok := strings.CutSuffix(e.Name(), partSuffix)
+		if ok && strings.HasPrefix(id, prefix) && !strings.HasPrefix(id, tempPrefix) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+// file is the path of a part; ids that could leave the directory are refused.
+func (d *Dir) file(id string) (string, error) {
+	ok := id != "" && len(id) <= 200 && id[0] != '.'
+	for _, c := range []byte(id) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = ok && (letter || c == '-' || c == '_' || c == '.' || c == '~')
+	}
+	if !ok {
+		return "", fmt.Errorf("%q is no id of a state part", id)
+	}
+	return filepath.Join(d.path, id+partSuffix), nil
+}
+
+func removed(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func syncDir(path string) error {
+	f, err := os.Open(path) //nolint:gosec // a directory of the operator's choice
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}

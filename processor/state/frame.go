@@ -1,0 +1,115 @@
+package state
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// Kind says what a part is. Snapshots are whole today; changes on top of a base have their number reserved.
+type Kind uint8
+
+const (
+	kindUnset Kind = iota
+	// Base: the part is complete by itself.
+	Base
+	// Change: the part is to be read after the parts before it.
+	Change
+)
+
+// ErrFormat says that a part is damaged or of a newer version.
+var ErrFormat = errors.New("state part can't be read")
+
+const (
+	frameVersion = 1
+
+	raw  = 0
+	comp = 1
+
+	// worthwhile is the size from which compression is tried, bytes.
+	worthwhile = 1 << 10
+	// maxPart bounds what a damaged length can make us allocate, bytes.
+	maxPart = 1 << 30
+)
+
+// The frame of a part: version, kind, codec (one byte each), length of the payload (uvarint), the payload, raw
+// or compressed, and a CRC-32C of all before it, little endian.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return e
+})
+
+var decoder = sync.OnceValue(func() *zstd.Decoder {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPart))
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return d
+})
+
+// Seal puts a payload into a frame, compressed where that saves something. The result is a slice of its own.
+func Seal(kind Kind, payload []byte) []byte {
+	out := make([]byte, 0, len(payload)+16)
+	out = append(out, frameVersion, byte(kind), raw)
+	out = binary.AppendUvarint(out, uint64(len(payload)))
+	head := len(out)
+	if len(payload) >= worthwhile {
+		out[2] = comp
+		out = encoder().EncodeAll(payload, out)
+	}
+	if out[2] == raw || len(out)-head >= len(payload) {
+		out[2] = raw
+		out = append(out[:head], payload...)
+	}
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
+}
+
+// Open checks a frame and returns its payload, which may be a part of the frame.
+func Open(frame []byte) (Kind, []byte, error) {
+	bad := func(what string) (Kind, []byte, error) {
+		return kindUnset, nil, fmt.Errorf("%w: %s", ErrFormat, what)
+	}
+	if len(frame) < 8 {
+		return bad("too short")
+	}
+	body, sum := frame[:len(frame)-4], binary.LittleEndian.Uint32(frame[len(frame)-4:])
+	if crc32.Checksum(body, castagnoli) != sum {
+		return bad("its checksum differs")
+	}
+	if body[0] != frameVersion {
+		return bad(fmt.Sprintf("version %d is newer than this program", body[0]))
+	}
+	kind, codec := Kind(body[1]), body[2]
+	if kind != Base && kind != Change {
+		return bad("unknown kind of part")
+	}
+	size, n := binary.Uvarint(body[3:])
+	if n <= 0 || size > maxPart {
+		return bad("bad length")
+	}
+	payload := body[3+n:]
+	switch codec {
+	case raw:
+	case comp:
+		var err error
+		if payload, err = decoder().DecodeAll(payload, nil); err != nil {
+			return bad(err.Error())
+		}
+	default:
+		return bad("unknown compression")
+	}
+	if uint64(len(payload)) != size {
+		return bad("its length differs")
+	}
+	return kind, payload, nil
+}

@@ -1,0 +1,26 @@
+package state
+
+import (
+	"context"
+	"errors"
+)
+
+// ErrNoPart says that a store has no part of that id.
+var ErrNoPart = errors.New("no such state part")
+
+// Store keeps snapshot parts that do not fit into a vote, where another machine can read them. Ids
+// consist of letters, digits, '-', '_', '~' and '.'. All methods may be called from several
+// goroutines at once.
+type Store interface {
+	// Name says which store it is, for people and for the state's record of where a part lies: "dir:/var/lib/app/state".
+	Name() string
+	// Put makes a part durable before it returns. A repeat with the same id replaces what is there;
+	// ids are never used for two contents by a correct caller.
+	Put(ctx context.Context, id string, body []byte) error
+	// Get returns a part, or ErrNoPart.
+	Get(ctx context.Context, id string) ([]byte, error)
+	// Delete removes a part; one that is not there is no error.
+	Delete(ctx context.Context, id string) error
+	// List returns the ids that begin with a prefix, sorted.
+	List(ctx context.Context, prefix string) ([]string, error)
+}

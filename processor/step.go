@@ -1,0 +1,152 @@
+package processor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// epochLoop is one generation of a pipeline, cut into steps: a batch, silence, the end of the source,
+// a barrier. Each step leaves everything it owes either written to the branches of the epoch or in
+// the state. One goroutine takes the steps; after an error it is spent.
+type epochLoop struct {
+	op        operator
+	out       *outbox
+	snap      *snapshotter
+	run       participant.Run
+	limit     int // bytes of inline state in a vote
+	positions map[stream.Split]*place
+	// worked: the coordinator knows that this epoch has something to make a barrier for.
+	worked bool
+	ended  bool
+}
+
+// place is how far a split has been read, and how far it goes.
+type place struct {
+	at        participant.Position
+	highWater int64 // -1 unknown
+}
+
+func newEpochLoop(op operator, sinks []namedSink, snap *snapshotter) *epochLoop {
+	e := &epochLoop{op: op, out: newOutbox(sinks), snap: snap, positions: map[stream.Split]*place{}}
+	e.out.branch = func(ctx context.Context, resource string) (participant.Branch, error) {
+		return e.run.Branch(ctx, resource)
+	}
+	return e
+}
+
+// batch takes a batch through the window; it was waited for that many milliseconds. What becomes due is fired.
+func (e *epochLoop) batch(ctx context.Context, b *stream.Batch, waited int64) error {
+	if err := e.op.process(ctx, b, waited, e.out); err != nil {
+		return err
+	}
+	p := e.positions[b.Split]
+	if p == nil {
+		p = &place{}
+		e.positions[b.Split] = p
+	}
+	// The epoch is worth a barrier when a source moved, whatever became of the records.
+	moved := len(b.Records) > 0 || p.at.Offset != b.Next.Offset
+	p.at = participant.Position{
+		Resource: b.Split.Resource, Split: b.Split.ID,
+		Offset: b.Next.Offset, LeaderEpoch: b.Next.LeaderEpoch, Opaque: slices.Clone(b.Next.Opaque),
+	}
+	p.highWater = b.HighWater
+	if moved {
+		e.work()
+	}
+	return e.fire(ctx)
+}
+
+// silence says that the source was asked for that many milliseconds and had nothing.
+func (e *epochLoop) silence(ctx context.Context, waited int64) error {
+	e.op.silent(waited)
+	e.run.Progress(e.lag(), false)
+	return e.fire(ctx)
+}
+
+// end says that the source has ended: every window fires, as work of an ordinary epoch.
+func (e *epochLoop) end(ctx context.Context) error {
+	e.ended = true
+	e.op.end()
+	if err := e.fire(ctx); err != nil {
+		return err
+	}
+	e.run.Progress(0, true)
+	return nil
+}
+
+// fire writes what is due to the sinks.
+func (e *epochLoop) fire(ctx context.Context) error {
+	before := e.op.counts()
+	if err := e.op.fire(ctx, e.out); err != nil {
+		return err
+	}
+	if err := e.out.flush(ctx); err != nil {
+		return err
+	}
+	if e.op.counts() != before {
+		e.work()
+	}
+	return nil
+}
+
+// barrier cuts the stream behind the last record that was taken: positions, state and the branches of
+// the sinks become one vote. Work on the next epoch may begin when it returns.
+func (e *epochLoop) barrier(ctx context.Context, b participant.Barrier) error {
+	if b.Drain {
+		e.op.end()
+		if err := e.fire(ctx); err != nil {
+			return err
+		}
+	}
+	parts, err := e.snap.take(ctx, e.op, b, e.limit)
+	if err != nil {
+		return fmt.Errorf("snapshot of epoch %d.%d: %w", b.Generation, b.N, err)
+	}
+	e.out.voted()
+	e.worked = false
+	if err := e.run.Vote(ctx, b, participant.Contribution{Positions: e.cut(), Parts: parts}); err != nil {
+		return fmt.Errorf("vote for epoch %d.%d: %w", b.Generation, b.N, err)
+	}
+	e.run.Progress(e.lag(), e.ended)
+	return nil
+}
+
+// cut lists the positions of all splits.
+func (e *epochLoop) cut() []participant.Position {
+	out := make([]participant.Position, 0, len(e.positions))
+	for _, p := range e.positions {
+		at := p.at
+		at.Opaque = slices.Clone(at.Opaque)
+		out = append(out, at)
+	}
+	slices.SortFunc(out, func(a, b participant.Position) int {
+		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Split, b.Split))
+	})
+	return out
+}
+
+// lag is how many records are left to read, -1 when that is not known of every split.
+func (e *epochLoop) lag() int64 {
+	var lag int64
+	for _, p := range e.positions {
+		if p.highWater < 0 {
+			return -1
+		}
+		lag += max(0, p.highWater-p.at.Offset)
+	}
+	return lag
+}
+
+// work tells the coordinator once per epoch that there is something to make an epoch of.
+func (e *epochLoop) work() {
+	if !e.worked {
+		e.worked = true
+		e.run.HasWork()
+	}
+}

@@ -1,0 +1,245 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/unisink/unisink/internal/obs"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// task is a pipeline as a member runs it. Between Start and Halted two goroutines work: one asks the
+// source, the other takes the steps of the epoch loop.
+type task struct {
+	p     *Pipeline
+	log   *slog.Logger
+	snap  *snapshotter
+	loop  *epochLoop
+	gen   uint64
+	stop  context.CancelFunc // nil when nothing runs
+	group sync.WaitGroup
+
+	mu       sync.Mutex // guards barriers; never held across a call
+	barriers []participant.Barrier
+	ordered  chan struct{} // one token: there is a barrier
+}
+
+// polled is what one Poll brought. The batch is the source's again when the token goes back.
+type polled struct {
+	batch  *stream.Batch
+	waited int64 // milliseconds
+	err    error
+}
+
+// Task is the pipeline as a participant's task, for those who run the member themselves. A nil
+// logger discards.
+func (p *Pipeline) Task(shard uint32, log *slog.Logger) participant.Task {
+	return newTask(p, p.name, shard, log)
+}
+
+func newTask(p *Pipeline, name string, shard uint32, log *slog.Logger) *task {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &task{
+		p: p, log: log, ordered: make(chan struct{}, 1),
+		snap: &snapshotter{
+			scope: fmt.Sprintf("%s.%d.", name, shard), member: p.settings.member,
+			operator: p.operatorID, keyGroups: p.settings.keyGroups, store: p.settings.store,
+		},
+	}
+}
+
+// Restore builds a new epoch loop at the restore point. Whatever the old one held is dropped with it.
+func (t *task) Restore(ctx context.Context, r participant.Restore) error {
+	t.halt()
+	from := make([]stream.Position, 0, len(r.Positions))
+	op := t.p.newOperator()
+	loop := newEpochLoop(op, t.p.sinks, t.snap)
+	for _, p := range r.Positions {
+		split := stream.Split{Resource: p.Resource, ID: p.Split}
+		from = append(from, stream.Position{Split: split, Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Opaque: p.Opaque})
+		loop.positions[split] = &place{at: p, highWater: -1}
+	}
+	if err := t.p.source.Open(ctx, from); err != nil {
+		return fmt.Errorf("open source %q: %w", t.p.sourceName, err)
+	}
+	splits := t.p.source.Splits()
+	if r.Fresh {
+		op.reset(splits)
+		t.snap.stored = nil
+	} else {
+		meta, keyed, err := t.snap.load(ctx, r)
+		if err != nil {
+			return err
+		}
+		if err := op.restore(meta, keyed, splits); err != nil {
+			return fmt.Errorf("state of operator %q at restore point %d.%d: %w", t.p.operatorID, r.RestoreGeneration, r.RestoreN, err)
+		}
+	}
+	if err := t.snap.sweep(ctx, r.Generation, r.KeptParts); err != nil {
+		// Rubbish that stays is found again at the next restore.
+		t.log.WarnContext(ctx, "state parts that nothing names could not be deleted", obs.Gen(r.Generation), obs.Err(err))
+	}
+	t.loop, t.gen = loop, r.Generation
+	t.show()
+	return nil
+}
+
+// Start lets the two goroutines go.
+func (t *task) Start(ctx context.Context, s participant.Start) error {
+	if t.loop == nil || t.gen != s.Generation {
+		return fmt.Errorf("%w: generation %d is started and %d was restored", participant.ErrBug, s.Generation, t.gen)
+	}
+	t.loop.run, t.loop.limit = s.Run, s.InlineLimit
+	// The generation outlives the call that starts it, and ends with Halted.
+	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	t.stop = stop
+	batches, back := make(chan polled), make(chan struct{})
+	t.group.Go(func() { t.read(ctx, batches, back) })
+	t.group.Go(func() {
+		if err := t.work(ctx, s.Run, batches, back); err != nil && ctx.Err() == nil && !errors.Is(err, participant.ErrClosed) {
+			s.Run.Fail(err)
+		}
+	})
+	return nil
+}
+
+// Barrier queues the order; the loop takes it between two batches.
+func (t *task) Barrier(_ context.Context, b participant.Barrier) error {
+	t.mu.Lock()
+	t.barriers = append(t.barriers, b)
+	t.mu.Unlock()
+	select {
+	case t.ordered <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// Halted stops both goroutines and waits for them; what they held is dropped.
+func (t *task) Halted(context.Context, string) error {
+	t.halt()
+	return nil
+}
+
+func (t *task) halt() {
+	if t.stop != nil {
+		t.stop()
+		t.group.Wait()
+		t.stop = nil
+	}
+	t.mu.Lock()
+	t.barriers = nil
+	t.mu.Unlock()
+	select {
+	case <-t.ordered:
+	default:
+	}
+	t.loop = nil
+}
+
+// read asks the source for one batch after the other. The next one is fetched only when the loop is
+// done with the last, whose memory is the source's; sources fetch ahead on their own.
+func (t *task) read(ctx context.Context, batches chan<- polled, back <-chan struct{}) {
+	for {
+		asked := time.Now()
+		b, err := t.p.source.Poll(ctx)
+		p := polled{batch: b, waited: time.Since(asked).Milliseconds(), err: err}
+		select {
+		case batches <- p:
+		case <-ctx.Done():
+			return
+		}
+		if err != nil {
+			return
+		}
+		select {
+		case <-back:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// work takes the loop's steps until the generation is over, its last barrier was voted for, or a step fails.
+func (t *task) work(ctx context.Context, run participant.Run, batches <-chan polled, back chan<- struct{}) error {
+	for {
+		// A barrier that is there goes first: it has waited for at most one batch.
+		final, err := t.orders(ctx)
+		if err != nil || final {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-run.Done():
+			return nil
+		case <-t.ordered: // and to the top, where it is taken
+		case ids := <-run.Retired():
+			if err := t.snap.retired(ctx, ids); err != nil {
+				t.log.WarnContext(ctx, "retired state parts could not be deleted", obs.Gen(t.gen), obs.Err(err))
+			}
+		case p := <-batches:
+			if err := t.step(ctx, p); err != nil {
+				return err
+			}
+			if p.err != nil {
+				continue // the source has ended; there is nobody to give the token to
+			}
+			select {
+			case back <- struct{}{}:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// orders votes for every barrier that is queued; final: the generation's last was among them.
+func (t *task) orders(ctx context.Context) (final bool, err error) {
+	for {
+		t.mu.Lock()
+		if len(t.barriers) == 0 {
+			t.mu.Unlock()
+			return false, nil
+		}
+		b := t.barriers[0]
+		t.barriers = t.barriers[1:]
+		t.mu.Unlock()
+		if err := t.loop.barrier(ctx, b); err != nil {
+			return false, err
+		}
+		t.show()
+		if b.Final {
+			return true, nil
+		}
+	}
+}
+
+func (t *task) step(ctx context.Context, p polled) (err error) {
+	switch {
+	case errors.Is(p.err, io.EOF):
+		err = t.loop.end(ctx)
+	case p.err != nil:
+		return fmt.Errorf("source %q: %w", t.p.sourceName, p.err)
+	case p.batch == nil:
+		err = t.loop.silence(ctx, p.waited)
+	default:
+		err = t.loop.batch(ctx, p.batch, p.waited)
+	}
+	t.show()
+	return err
+}
+
+// show publishes the counters.
+func (t *task) show() {
+	c := t.loop.op.counts()
+	t.p.counters.Store(&c)
+}
