@@ -63,10 +63,8 @@ func (m *Machine) propose(now Time) {
 		if e.n != m.decided+1 && !m.off.inOrder {
 			return
 		}
-		if e.missing > 0 && !(m.off.fullSet && e.missing < len(m.members)) {
-			return
-		}
-		if e.proposed || now < e.retryAt {
+		ready := e.missing == 0 || m.off.fullSet && e.missing < len(m.members)
+		if !ready || e.proposed || now < e.retryAt {
 			continue
 		}
 		e.proposed = true
@@ -98,19 +96,20 @@ func (m *Machine) takes(who *member) bool { return who.Source || m.c.Solo }
 
 // mayOrder reports whether a new barrier may be ordered, time apart.
 func (m *Machine) mayOrder() bool {
-	if m.closing.cause != "" || m.finalAt != 0 || m.Pending() >= m.c.MaxPending {
+	if m.closing.cause != "" || m.finalAt != 0 || m.Pending() >= m.c.MaxPending && !m.off.bound {
 		return false
 	}
 	busy := m.off.idle
 	for i := range m.members {
 		who := &m.members[i]
-		// A member that has not told yet what it has seen may know a newer barrier, even the final one.
-		if !who.seen && !m.off.allSeen || m.takes(who) && !who.attached {
+		// A source that has not told what it has seen may know a newer barrier, even the final one. (Of
+		// the others none knows one that a source does not.)
+		if m.takes(who) && !who.attached && !m.off.sourcesTell {
 			return false
 		}
 		busy = busy || who.work.reported || who.work.presumed
 	}
-	return m.finish.wanted || busy && !m.c.Solo
+	return m.finish.wanted && (busy || !m.off.finishIdle) || busy && !m.c.Solo
 }
 
 // order opens the next epoch and orders its barrier.

@@ -39,8 +39,7 @@ type Machine struct {
 // member is what this leader knows of a member.
 type member struct {
 	Member
-	seen     bool   // has attached to this leader
-	attached bool   // and is so now
+	attached bool   // to this leader, now
 	barrier  uint64 // newest barrier seen by it, or sent on its present stream
 	proven   uint64
 	ended    bool
@@ -70,9 +69,11 @@ type guards struct {
 	everyOne    bool // P15: every barrier since the last decision is completed
 	provenClaim bool // P18: standings carry what is proven
 	inOrder     bool // P5: n is proposed after n-1 was applied
-	allSeen     bool // no new barrier before every member has told what it has seen
+	sourcesTell bool // P15: no new barrier while a source has not told what it has seen
 	fullSet     bool // E6: a decision needs every vote
 	idle        bool // E1: no barrier without work
+	finishIdle  bool // E2: a final epoch needs no work
+	bound       bool // S5: no more than MaxPending
 }
 
 // New makes the machine of an open generation whose members are all ready or running. A caller that
@@ -113,7 +114,7 @@ func (m *Machine) Attached(name string, s Standing, now Time) []Order {
 		return m.out
 	}
 	who := &m.members[i]
-	who.seen, who.attached, who.barrier = true, true, s.NewestBarrier
+	who.attached, who.barrier = true, s.NewestBarrier
 	if !m.off.provenClaim {
 		who.proven = max(who.proven, s.ProvenThrough)
 	}

@@ -20,7 +20,7 @@ import (
 //	detach M | work M [ended] | idle M [ended] | proven M N
 //	vote M N yes|readonly|no|lost [final] [halt] [instance=…] handle=… pos=… proven=… left=R:20s,… stamp=TERM@1s reason=…
 //	decided N [final] | failed N [unknown]
-//	finish [drain] | close CAUSE [halt=…] | closefailed | closed
+//	finish [drain] | close cause=… [halt=…] | closefailed | closed
 //	show | wake
 type script struct {
 	m   *Machine
@@ -142,7 +142,7 @@ func (s *script) event(name string, w words) ([]Order, error) {
 	case "finish":
 		return m.Finish(w.has("drain"), now), nil
 	case "close":
-		return m.Close(w.arg(0), w.named["halt"], now), nil
+		return m.Close(w.named["cause"], w.named["halt"], now), nil
 	case "closefailed":
 		return m.CloseFailed(now), nil
 	case "closed":
