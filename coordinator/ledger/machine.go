@@ -71,7 +71,7 @@ type pipeline struct {
 
 // New is a machine before Init: it refuses everything else.
 func New() *Machine {
-	return &Machine{
+	m := &Machine{
 		nodes:     map[string]nodeEntry{},
 		pipelines: map[string]*pipeline{},
 		scopes:    map[ScopeID]*scope{},
@@ -79,6 +79,8 @@ func New() *Machine {
 		doubtful:  map[TxnID]*txn{},
 		refs:      map[string]int{},
 	}
+	m.sealHead()
+	return m
 }
 
 // must stops the process when the program, not the world, is wrong: going on could decide a
