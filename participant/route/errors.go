@@ -73,13 +73,14 @@ func Classify(ctx context.Context, node string, err error) error {
 	return err
 }
 
-// failure collects what each address said, newest per address, in the order first asked.
-type failure struct {
+// Answers collects what each address said, newest per address, in the order first asked.
+type Answers struct {
 	order []string
 	said  map[string]error
 }
 
-func (f *failure) add(addr string, err error) {
+// Add notes what addr said last.
+func (f *Answers) Add(addr string, err error) {
 	if f.said == nil {
 		f.said = map[string]error{}
 	}
@@ -89,8 +90,8 @@ func (f *failure) add(addr string, err error) {
 	f.said[addr] = err
 }
 
-// err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.
-func (f *failure) err() error {
+// Err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.
+func (f *Answers) Err() error {
 	kind, text := ErrUnreachable, make([]string, 0, len(f.order))
 	for _, addr := range f.order {
 		err := f.said[addr]

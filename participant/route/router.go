@@ -191,7 +191,7 @@ func (r *Router) Close() error {
 // with growing, scattered waits, until ctx ends or the router's patience does. Its error then says
 // what every node answered, and wraps ErrUnreachable or ErrNotLeader (and the context's cause).
 func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
-	var said failure
+	var said Answers
 	begun, pause := time.Now(), NewBackOff()
 	for {
 		target, err := r.Pick()
@@ -203,7 +203,7 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 		cancel()
 		if ctx.Err() != nil && err != nil {
 			if len(said.order) > 0 {
-				return fmt.Errorf("%w: %w", context.Cause(ctx), said.err())
+				return fmt.Errorf("%w: %w", context.Cause(ctx), said.Err())
 			}
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
@@ -211,13 +211,13 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 		if !Retryable(err) {
 			return err
 		}
-		said.add(target.Addr, err)
+		said.Add(target.Addr, err)
 		wait := pause.NextBackOff()
 		if time.Since(begun)+wait > r.set.patience {
-			return said.err()
+			return said.Err()
 		}
 		if !Sleep(ctx, wait) {
-			return fmt.Errorf("%w: %w", context.Cause(ctx), said.err())
+			return fmt.Errorf("%w: %w", context.Cause(ctx), said.Err())
 		}
 	}
 }
