@@ -107,7 +107,7 @@ func (m *Machine) mayOrder() bool {
 		if m.takes(who) && !who.attached && !m.off.sourcesTell {
 			return false
 		}
-		busy = busy || who.work.reported || who.work.presumed
+		busy = busy || who.work
 	}
 	return m.finish.wanted && (busy || !m.off.finishIdle) || busy && !m.c.Solo
 }
@@ -121,7 +121,7 @@ func (m *Machine) order(now Time) {
 		m.setFinal(e)
 	}
 	for i := range m.members {
-		m.members[i].work.reported = false
+		m.members[i].work = false
 	}
 	m.complete()
 }

@@ -49,6 +49,7 @@ func Example() {
 	}, now))
 	show(m.Decided(1, false, now))
 
+	show(m.Work("source", true, false, now))
 	now, _ = m.NextWake()
 	show(m.Tick(now))
 	// Output:

@@ -42,8 +42,8 @@ type member struct {
 	attached bool   // to this leader, now
 	barrier  uint64 // newest barrier seen by it, or sent on its present stream
 	proven   uint64
+	work     bool // said to be there since the newest barrier was ordered
 	ended    bool
-	work     work
 }
 
 // finish is the wish for a final epoch.
@@ -138,11 +138,12 @@ func (m *Machine) Detached(name string, now Time) []Order {
 }
 
 // Work says whether a member has had anything to make an epoch of since its last vote, and whether
-// its source has reached its end.
+// its source has reached its end. It is to be told at once when work comes up after a vote: every
+// barrier uses up what was said before it.
 func (m *Machine) Work(name string, hasWork, ended bool, now Time) []Order {
 	m.begin()
 	if i := m.index(name); i >= 0 {
-		m.members[i].work.reported = hasWork
+		m.members[i].work = hasWork
 		m.members[i].ended = ended
 	}
 	return m.advance(now)

@@ -21,17 +21,6 @@ type ballot struct {
 	measured Time   // the stamp that deadline was counted from
 }
 
-// work says whether a member gives reason for an epoch.
-type work struct {
-	reported bool // by the member, since the newest barrier was ordered
-	// presumed: what the member's newest vote covered had moved, so more is likely to have come since.
-	// Without it a busy scope's epochs would follow the rhythm of the members' reports, not the
-	// interval; with it a busy spell ends with one epoch in which nothing moved.
-	presumed  bool
-	votedFor  uint64
-	positions []ledger.Position // in that vote
-}
-
 // receive takes in one answer of a member.
 func (m *Machine) receive(i int, v Vote, now Time) {
 	who := &m.members[i]
@@ -92,12 +81,10 @@ func (m *Machine) count(i int, v Vote, now Time) {
 		m.askAgain(who.Name)
 		return
 	}
-	if b.counted {
-		return
+	if !b.counted {
+		b.counted = true
+		e.missing--
 	}
-	b.counted = true
-	e.missing--
-	who.work.learn(v)
 }
 
 // measure takes in how long the vote's branches will be kept. False: that is not known on this
@@ -129,15 +116,6 @@ func (m *Machine) askAgain(name string) {
 	if !slices.Contains(m.out, Order(VoteAgain{Member: name})) {
 		m.emit(VoteAgain{Member: name})
 	}
-}
-
-// learn draws from a counted vote whether more is to be expected.
-func (w *work) learn(v Vote) {
-	if v.N <= w.votedFor {
-		return
-	}
-	w.presumed = v.Kind == Yes || !slices.EqualFunc(w.positions, v.Ledger.Positions, samePosition)
-	w.votedFor, w.positions = v.N, v.Ledger.Positions
 }
 
 // sameVote reports whether two sendings promise the same. What is proven by now may have grown.
