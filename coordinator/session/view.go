@@ -1,0 +1,87 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// Status is what the leader knows of a scope beyond the ledger.
+type Status struct {
+	// Leads: this node leads; otherwise nothing else is known here.
+	Leads bool
+	// Members that the pipeline declares, in its order.
+	Members []MemberStatus
+	// WaitingFor says what the scope waits for before it can run; empty while it runs.
+	WaitingFor string
+	// RoundsOpen are ordered and not decided; OldestRound is the age of the oldest.
+	RoundsOpen  int
+	OldestRound time.Duration
+	// SinceDecision is -1 when this leader has seen none.
+	SinceDecision time.Duration
+}
+
+// MemberStatus is what the leader knows of one member.
+type MemberStatus struct {
+	Name     string
+	Instance string // empty: nobody holds the name
+	Attached bool
+	// Phase is idle, restoring, ready or running.
+	Phase string
+	// Lag is -1 when unknown.
+	Lag int64
+	// LeaseLeft is 0 when no lease runs.
+	LeaseLeft  time.Duration
+	WaitingFor string
+}
+
+// Status of a scope; it may wait for the scope's current step, never for the log or a member.
+func (m *Manager) Status(id ledger.ScopeID) Status {
+	st := Status{SinceDecision: -1}
+	// The actor never waits inside a step, so no deadline is needed.
+	err := m.ask(context.Background(), id, func(_ context.Context, s *scope) error {
+		st = s.status(time.Now())
+		return nil
+	})
+	if err != nil {
+		return Status{SinceDecision: -1} // does not lead, or not any longer
+	}
+	return st
+}
+
+func (s *scope) status(now time.Time) Status {
+	st := Status{Leads: true, WaitingFor: s.waiting, SinceDecision: -1}
+	if !s.decidedAt.IsZero() {
+		st.SinceDecision = now.Sub(s.decidedAt)
+	}
+	if g := s.gen; g != nil && g.machine != nil {
+		open := g.machine.Open()
+		st.RoundsOpen = len(open)
+		if len(open) > 0 {
+			st.OldestRound = s.now().Sub(open[0].OrderedAt)
+		}
+	}
+	for _, d := range s.seen.pipeline.Members {
+		st.Members = append(st.Members, s.memberStatus(d.Name, now))
+	}
+	return st
+}
+
+func (s *scope) memberStatus(name string, now time.Time) MemberStatus {
+	m := s.members[name]
+	if m == nil || m.instance == "" {
+		return MemberStatus{Name: name, Phase: phaseName(0), Lag: -1, WaitingFor: "a process to attach"}
+	}
+	st := MemberStatus{
+		Name: name, Instance: m.instance, Attached: m.stream != nil, Phase: phaseName(m.phase), Lag: m.lag,
+		LeaseLeft: max(m.lease.Sub(now), 0),
+	}
+	switch {
+	case m.stream == nil:
+		st.WaitingFor = "the process to attach again"
+	case len(m.waiters) > 0:
+		st.WaitingFor = "instance " + m.waiters[0].instance + " waits for the name"
+	}
+	return st
+}
