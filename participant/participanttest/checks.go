@@ -1,0 +1,402 @@
+package participanttest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/unisink/unisink/participant"
+)
+
+func checkDescribe(t testing.TB, target Target) {
+	b := newBench(t, target)
+	one, err := b.process().Describe(b.ctx)
+	two, err2 := b.process().Describe(b.ctx)
+	if err != nil || err2 != nil {
+		b.Fatalf("describe: %v, %v", err, err2)
+	}
+	if one != two {
+		b.Errorf("two processes describe one resource differently: %+v, %+v", one, two)
+	}
+	if one.Kind == "" || one.Identity == "" || one.Text == "" {
+		b.Errorf("kind, identity or text is missing: %+v", one)
+	}
+	if h := b.epoch(b.opened(1), 1, "a"); h.Kind != one.Kind || h.Identity != one.Identity || h.Alias != "out" {
+		b.Errorf("a handle says kind %q, identity %q, alias %q; the resource says %q, %q and is called out",
+			h.Kind, h.Identity, h.Alias, one.Kind, one.Identity)
+	}
+}
+
+func checkInvisible(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	branch := b.begin(r, branchName(home, 1, 1), "a", "b")
+	b.sees()
+	h := b.prepared(branch)
+	b.sees()
+	b.commit(r, h)
+	b.sees("a", "b")
+}
+
+func checkPrepareTwice(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	branch := b.begin(r, branchName(home, 1, 1), "a")
+	first := b.prepared(branch)
+	if second := b.prepared(branch); !first.Same(second) || string(first.Body) != string(second.Body) {
+		b.Errorf("prepared once as %s, then as %s", first.Name, second.Name)
+	}
+	b.lists(r, home, branchName(home, 1, 1))
+}
+
+func checkReadOnly(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	vote, err := b.begin(r, branchName(home, 1, 1)).Prepare(b.ctx)
+	if err != nil || vote.Kind != participant.ReadOnly {
+		b.Fatalf("prepare without a record: vote %v, error %v; want read-only", vote.Kind, err)
+	}
+	b.lists(r, home)
+	b.commit(r, b.epoch(r, 2, "a"))
+	b.sees("a")
+}
+
+func checkRepeats(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	if err := r.Open(b.ctx, opening(home, 1)); err != nil {
+		b.Fatalf("open again: %v", err)
+	}
+	kept, dropped := b.epoch(r, 1, "a"), b.epoch(r, 2, "b")
+	for range 3 {
+		b.commit(r, kept)
+		b.rollback(r, dropped)
+		b.sees("a")
+	}
+	// The first proof stands: the opposite call changes nothing and says so.
+	if proof, err := r.Rollback(b.ctx, kept); err == nil && proof.Verdict != participant.Committed {
+		b.Errorf("rollback of a committed branch proves verdict %d", proof.Verdict)
+	}
+	if proof, err := r.Commit(b.ctx, dropped); err == nil && proof.Verdict != participant.RolledBack {
+		b.Errorf("commit of a rolled back branch proves verdict %d", proof.Verdict)
+	}
+	b.sees("a")
+	b.lists(r, home)
+}
+
+func checkReopen(t testing.TB, target Target) {
+	b := newBench(t, target)
+	first := b.opened(1)
+	h1, h2 := b.epoch(first, 1, "a"), b.epoch(first, 2, "b")
+	if err := first.Close(); err != nil {
+		b.Fatalf("close: %v", err)
+	}
+	finisher := b.process() // never opened: a resolver
+	b.lists(finisher, home, branchName(home, 1, 1), branchName(home, 1, 2))
+	b.commit(finisher, h1)
+	next := b.opened(2)
+	b.rollback(next, h2)
+	b.commit(next, h1)
+	b.sees("a")
+	b.lists(next, home)
+}
+
+func checkTwoPrepared(t testing.TB, target Target) {
+	b := newBench(t, target)
+	h1 := b.epoch(b.opened(1), 1, "first")
+	// The first vote was lost with its process and the epoch written again: both are prepared, and
+	// only the handle in the decision tells which is meant.
+	h2 := b.prepared(b.begin(b.opened(2), branchName(home, 2, 1), "second"))
+	if h1.Same(h2) {
+		b.Fatalf("two prepared branches have one handle, %s", h1.Name)
+	}
+	r := b.process()
+	b.rollback(r, h1)
+	b.commit(r, h2)
+	b.sees("second")
+}
+
+func checkUnknownRollback(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	h := b.epoch(r, 1, "a")
+	b.rollback(r, h)
+	b.rollback(b.process(), h)
+	if b.NeverPrepared != nil {
+		b.rollback(r, b.NeverPrepared(branchName(home, 1, 7)))
+	}
+	b.sees()
+}
+
+func checkLatePrepare(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	name := branchName(home, 1, 1)
+	branch := b.begin(r, name, "late")
+	if b.NeverPrepared != nil {
+		b.rollback(b.process(), b.NeverPrepared(name))
+	}
+	finisher := b.process()
+	b.lists(finisher, home)
+	vote, err := branch.Prepare(b.ctx)
+	if err != nil {
+		b.Fatalf("prepare: %v", err)
+	}
+	if vote.Kind != participant.Yes {
+		return // the rollback kept it out for good, which is better still
+	}
+	for _, l := range b.lists(finisher, home, name) {
+		b.rollback(finisher, l.Handle)
+	}
+	b.lists(finisher, home)
+	b.sees()
+}
+
+func checkFence(t testing.TB, target Target) {
+	b := newBench(t, target)
+	old := b.opened(1)
+	decided, open := b.epoch(old, 1, "decided"), b.begin(old, branchName(home, 1, 2), "zombie")
+	fresh := b.opened(2)
+	if vote, err := open.Prepare(b.ctx); err == nil && vote.Kind == participant.Yes {
+		b.Errorf("a branch of generation 1 was prepared after generation 2 had been opened")
+	} else if reason := errors.Join(err, vote.Reason); !errors.Is(reason, participant.ErrFenced) && !errors.Is(reason, participant.ErrLost) {
+		b.Errorf("the older generation's prepare says %v, want fenced or lost", reason)
+	}
+	if err := old.Open(b.ctx, opening(home, 1)); !errors.Is(err, participant.ErrFenced) {
+		b.Errorf("opening generation 1 again: %v, want fenced", err)
+	}
+	// What was prepared before stays to be decided, by whoever holds the handle.
+	b.commit(fresh, decided)
+	b.commit(fresh, b.prepared(b.begin(fresh, branchName(home, 2, 1), "new")))
+	b.sees("decided", "new")
+}
+
+func checkTwoFinishers(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	h := b.epoch(r, 1, "a")
+	finishers := []participant.Resource{r, b.process(), b.process()}
+	var group sync.WaitGroup
+	for i := range 9 {
+		group.Go(func() {
+			proof, err := finishers[i%len(finishers)].Commit(b.ctx, h)
+			if err == nil && proof.Verdict != participant.Committed {
+				b.Errorf("a finisher found verdict %d: %s", proof.Verdict, proof.Evidence)
+			}
+		})
+	}
+	group.Wait()
+	b.commit(r, h)
+	b.sees("a")
+}
+
+func checkInspect(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	kept, dropped := b.epoch(r, 1, "a"), b.epoch(r, 2, "b")
+	is := func(h participant.Handle, want ...participant.State) {
+		b.Helper()
+		got, err := b.process().Inspect(b.ctx, h)
+		for _, w := range want {
+			if err == nil && got == w {
+				return
+			}
+		}
+		b.Fatalf("inspect %s: state %d, error %v; want one of %d", h.Name, got, err, want)
+	}
+	is(kept, participant.Undecided)
+	is(kept, participant.Undecided)
+	b.sees()
+	b.commit(r, kept)
+	b.rollback(r, dropped)
+	is(kept, participant.StateCommitted)
+	is(dropped, participant.StateRolledBack, participant.Unknown)
+	if b.NeverPrepared != nil {
+		is(b.NeverPrepared(branchName(home, 1, 9)), participant.StateRolledBack, participant.Unknown)
+	}
+}
+
+func checkCancelled(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	kept, dropped := b.epoch(r, 1, "a"), b.epoch(r, 2, "b")
+	gone, cancel := context.WithCancel(b.ctx)
+	cancel()
+	// A cancelled call may answer or not; whatever it says, it decides nothing else than was asked.
+	if proof, err := r.Commit(gone, kept); err == nil && proof.Verdict != participant.Committed {
+		b.Errorf("a cancelled commit proves verdict %d", proof.Verdict)
+	}
+	if proof, err := r.Rollback(gone, dropped); err == nil && proof.Verdict != participant.RolledBack {
+		b.Errorf("a cancelled rollback proves verdict %d", proof.Verdict)
+	}
+	branch := b.begin(r, branchName(home, 1, 3), "c")
+	if vote, err := branch.Prepare(gone); err == nil && vote.Kind == participant.No {
+		b.Errorf("a cancelled prepare says no: %v", vote.Reason)
+	}
+	b.commit(r, kept)
+	b.rollback(r, dropped)
+	b.commit(r, b.prepared(branch))
+	b.sees("a", "c")
+}
+
+func checkClose(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	h := b.epoch(r, 1, "a")
+	b.begin(r, branchName(home, 1, 2), "unprepared")
+	if err := r.Close(); err != nil {
+		b.Fatalf("close: %v", err)
+	}
+	b.sees()
+	next := b.opened(2)
+	b.lists(next, home, branchName(home, 1, 1))
+	b.commit(next, h)
+	b.sees("a")
+}
+
+func checkDiscard(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	if err := b.begin(r, branchName(home, 1, 1), "dropped").Discard(b.ctx); err != nil {
+		b.Fatalf("discard: %v", err)
+	}
+	branch := b.begin(r, branchName(home, 1, 2), "kept")
+	h := b.prepared(branch)
+	if err := branch.Discard(b.ctx); !errors.Is(err, participant.ErrPrepared) {
+		b.Errorf("discard of a prepared branch: %v, want ErrPrepared", err)
+	}
+	b.lists(r, home, branchName(home, 1, 2))
+	b.commit(r, h)
+	b.sees("kept")
+}
+
+func checkRollback(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	h1, h2 := b.epoch(r, 1, "a"), b.epoch(r, 2, "b")
+	b.rollback(r, h1)
+	b.commit(r, h2)
+	b.sees("b")
+	b.lists(r, home)
+}
+
+func checkNamespaces(t testing.TB, target Target) {
+	b := newBench(t, target)
+	others := []participant.Namespace{
+		{Name: "kit-eu", Incarnation: 1}, {Name: "ki", Incarnation: 1}, {Name: "kit", Incarnation: 2},
+	}
+	r := b.opened(1)
+	mine := b.epoch(r, 1, "mine")
+	for i, ns := range others {
+		other := b.process()
+		if err := other.Open(b.ctx, opening(ns, 1)); err != nil {
+			b.Fatalf("open in namespace %s: %v", ns, err)
+		}
+		h := b.prepared(b.begin(other, branchName(ns, 1, 1), record(i)))
+		b.lists(r, ns, branchName(ns, 1, 1))
+		b.Cleanup(func() { _, _ = other.Rollback(context.Background(), h) })
+	}
+	b.lists(r, home, branchName(home, 1, 1))
+	b.commit(r, mine)
+	b.sees("mine")
+}
+
+func checkNames(t testing.TB, target Target) {
+	b := newBench(t, target)
+	// The longest that the coordinator lets through.
+	name := participant.BranchName{
+		Namespace: participant.Namespace{Name: strings.Repeat("n", 24), Incarnation: 12}, Pipeline: strings.Repeat("p", 40), Shard: 1 << 20,
+		Member: strings.Repeat("m", 32), Resource: strings.Repeat("r", 32), Generation: 1 << 40, N: 1 << 40,
+	}
+	r := b.process()
+	o := opening(name.Namespace, name.Generation)
+	o.Scope, o.Member, o.Resource = name.Scope(), name.Member, name.Resource
+	if err := r.Open(b.ctx, o); err != nil {
+		b.Fatalf("open with the longest names: %v", err)
+	}
+	h := b.prepared(b.begin(r, name, "a"))
+	if err := h.Check(); err != nil {
+		b.Errorf("handle: %v", err)
+	}
+	for _, l := range b.lists(r, name.Namespace, name) {
+		if _, err := participant.ParseBranchName(l.Name.String()); err != nil {
+			b.Errorf("listed name: %v", err)
+		}
+		if !l.Handle.Same(h) {
+			b.Errorf("listed as %s, prepared as %s", l.Handle.Name, h.Name)
+		}
+	}
+	b.commit(r, h)
+	b.sees("a")
+}
+
+func checkForeign(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	h := b.epoch(r, 1, "a")
+	kind, version, identity := h, h, h
+	kind.Kind += "x"
+	version.Version += 1000
+	identity.Identity += "x"
+	for _, other := range []participant.Handle{kind, version, identity} {
+		if _, err := r.Commit(b.ctx, other); !errors.Is(err, participant.ErrUnknownHandle) {
+			b.Errorf("commit of %s version %d of %q: %v, want ErrUnknownHandle", other.Kind, other.Version, other.Identity, err)
+		}
+	}
+	b.sees()
+	b.commit(r, h)
+}
+
+func checkHundred(t testing.TB, target Target) {
+	b := newBench(t, target)
+	const many = 100
+	r := b.opened(1)
+	handles, records := make([]participant.Handle, many), make([]string, many)
+	branches := make([]participant.Branch, many)
+	for i := range many {
+		records[i] = record(i)
+		branches[i] = b.begin(r, branchName(home, 1, uint64(i+1)), records[i])
+	}
+	var group sync.WaitGroup
+	for i, branch := range branches {
+		group.Go(func() {
+			vote, err := branch.Prepare(b.ctx)
+			if err != nil || vote.Kind != participant.Yes {
+				b.Errorf("prepare branch %d: vote %v, reason %v, error %v", i+1, vote.Kind, vote.Reason, err)
+				return
+			}
+			handles[i] = vote.Handle
+		})
+	}
+	group.Wait()
+	if b.Failed() {
+		return
+	}
+	b.sees()
+	for _, h := range handles {
+		b.commit(r, h)
+	}
+	b.sees(records...)
+}
+
+func checkGoroutines(t testing.TB, target Target) {
+	b := newBench(t, target)
+	before := goleak.IgnoreCurrent()
+	r := b.Process(t)
+	if err := r.Open(b.ctx, opening(home, 1)); err != nil {
+		b.Fatalf("open: %v", err)
+	}
+	h := b.epoch(r, 1, "a")
+	b.begin(r, branchName(home, 1, 2), "b")
+	b.commit(r, h)
+	if err := r.Close(); err != nil {
+		b.Fatalf("close: %v", err)
+	}
+	if err := goleak.Find(before); err != nil {
+		b.Errorf("goroutines are left after Close: %v", err)
+	}
+}

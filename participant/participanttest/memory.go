@@ -1,0 +1,547 @@
+package participanttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/unisink/unisink/participant"
+)
+
+// Kind of Memory's handles.
+const Kind = "memory"
+
+// Store is what a Memory resource changes. It outlives the processes that use it, as a disk does:
+// prepared branches, markers and fences stay when a Memory is closed or crashes.
+type Store struct {
+	identity string
+
+	mu        sync.Mutex // guards the rest
+	seq       uint64
+	prepared  map[string]*prepared
+	markers   map[string]participant.Verdict
+	fences    map[fence]uint64
+	committed []string
+	trail     []string
+	broken    breakage
+	leak      chan struct{} // holds a goroutine that a broken Memory leaves
+}
+
+type prepared struct {
+	name    participant.BranchName
+	handle  participant.Handle
+	records []string
+	since   time.Time
+}
+
+// fence is what older generations are told apart by.
+type fence struct {
+	ns                      participant.Namespace
+	scope, member, resource string
+}
+
+// NewStore makes an empty store. The identity names it in handles.
+func NewStore(identity string) *Store {
+	return &Store{
+		identity: identity, leak: make(chan struct{}), prepared: map[string]*prepared{}, markers: map[string]participant.Verdict{}, fences: map[fence]uint64{},
+	}
+}
+
+// Records are the committed ones, in the order in which they became visible.
+func (s *Store) Records() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.committed)
+}
+
+// Prepared lists the names of what is prepared and not finished, sorted.
+func (s *Store) Prepared() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var names []string
+	for _, p := range s.prepared {
+		names = append(names, p.name.String())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Trail is everything that happened to branches, in order: "prepare …", "commit …", "roll back …",
+// each with the branch's name. Repeats that changed nothing are not in it.
+func (s *Store) Trail() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.trail)
+}
+
+// Call names a method of the contract.
+type Call string
+
+// The calls that a hook sees.
+const (
+	CallDescribe Call = "describe"
+	CallOpen     Call = "open"
+	CallBegin    Call = "begin"
+	CallPrepare  Call = "prepare"
+	CallDiscard  Call = "discard"
+	CallCommit   Call = "commit"
+	CallRollback Call = "rollback"
+	CallInspect  Call = "inspect"
+	CallList     Call = "list"
+)
+
+// When a hook is called.
+type When uint8
+
+const (
+	whenUnset When = iota
+	// Before the call has had any effect: an error means that it has none.
+	Before
+	// After the effect: an error means that the answer is lost.
+	After
+)
+
+// Hook is called around every call of a Memory, with the branch's or handle's name ("" where there
+// is none). It may block (a slow resource), return an error (a failure, a lost answer), or crash the
+// process by Memory.Crash.
+type Hook func(ctx context.Context, call Call, when When, name string) error
+
+// ErrCrashed is what a crashed Memory answers to everything.
+var ErrCrashed = errors.New("process crashed")
+
+// Memory is the reference Resource: one process's access to a Store. It is exactly as strict as
+// the contract.
+type Memory struct {
+	store *Store
+
+	mu      sync.Mutex // guards the rest; taken before the store's
+	hook    Hook
+	crashed bool
+	closed  bool
+	bounded time.Duration
+	open    *participant.Opening
+	newest  uint64 // n of the newest branch begun in the opened generation
+	writing map[*MemoryBranch]bool
+}
+
+// Process gives a new process's access to the store.
+func (s *Store) Process() *Memory { return &Memory{store: s, writing: map[*MemoryBranch]bool{}} }
+
+// SetHook makes h see every call from now on; nil ends that.
+func (m *Memory) SetHook(h Hook) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hook = h
+}
+
+// SetBounded makes votes carry a deadline, d after Prepare. Nothing is dropped at it.
+func (m *Memory) SetBounded(d time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bounded = d
+}
+
+// Crash ends the process as kill -9 would: no later call has an effect, what was not prepared is gone.
+func (m *Memory) Crash() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.crashed = true
+	clear(m.writing)
+}
+
+// around runs a call between its hooks.
+func (m *Memory) around(ctx context.Context, call Call, name string, effect func() error) error {
+	if err := m.at(ctx, call, Before, name); err != nil {
+		return err
+	}
+	if err := effect(); err != nil {
+		return err
+	}
+	return m.at(ctx, call, After, name)
+}
+
+func (m *Memory) at(ctx context.Context, call Call, when When, name string) error {
+	m.mu.Lock()
+	hook := m.hook
+	m.mu.Unlock()
+	var err error
+	if hook != nil {
+		err = hook(ctx, call, when, name)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case m.crashed:
+		return ErrCrashed
+	case err != nil:
+		return fmt.Errorf("%s %s: %w", call, name, err)
+	case m.closed && call != CallDescribe:
+		return fmt.Errorf("%s %s: %w: the resource is closed", call, name, participant.ErrBug)
+	case when == Before && ctx.Err() != nil:
+		if m.store.broken == losesOnCancel {
+			m.store.lose(name)
+		}
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// Describe implements participant.Resource.
+func (m *Memory) Describe(ctx context.Context) (participant.Description, error) {
+	d := participant.Description{Kind: Kind, Identity: m.store.identity, Text: "memory " + m.store.identity, CanList: true}
+	if m.store.broken == anonymous {
+		d.Identity = ""
+	}
+	err := m.around(ctx, CallDescribe, "", func() error { return nil })
+	m.mu.Lock()
+	d.Bounded = m.bounded > 0
+	m.mu.Unlock()
+	return d, err
+}
+
+// Open implements participant.Resource.
+func (m *Memory) Open(ctx context.Context, o participant.Opening) error {
+	return m.around(ctx, CallOpen, o.Scope, func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.store.mu.Lock()
+		defer m.store.mu.Unlock()
+		key := fence{o.Namespace, o.Scope, o.Member, o.Resource}
+		if have := m.store.fences[key]; have > o.Generation && m.store.broken != neverFences {
+			return fmt.Errorf("open generation %d of %s: %w by generation %d", o.Generation, o.Scope, participant.ErrFenced, have)
+		}
+		m.store.fences[key] = max(m.store.fences[key], o.Generation)
+		if m.open == nil || m.open.Generation != o.Generation {
+			clear(m.writing)
+			m.newest = 0
+		}
+		m.open = &o
+		return nil
+	})
+}
+
+// Begin implements participant.Resource.
+func (m *Memory) Begin(ctx context.Context, name participant.BranchName) (participant.Branch, error) {
+	var b *MemoryBranch
+	err := m.around(ctx, CallBegin, name.String(), func() error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if name.Txn == "" {
+			switch {
+			case m.open == nil || m.open.Generation != name.Generation:
+				return fmt.Errorf("begin %s: %w: its generation is not the opened one", name, participant.ErrBug)
+			case name.N <= m.newest:
+				return fmt.Errorf("begin %s: %w: names come in ascending order, the last was %d", name, participant.ErrBug, m.newest)
+			}
+			m.newest = name.N
+		}
+		b = &MemoryBranch{memory: m, name: name}
+		m.writing[b] = true
+		if m.store.broken == leaksGoroutine {
+			go func() { <-m.store.leak }()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+// MemoryBranch is a branch of a Memory.
+type MemoryBranch struct {
+	memory  *Memory
+	name    participant.BranchName
+	records []string
+	vote    participant.Vote // once prepared
+}
+
+// Write adds a record to the branch.
+func (b *MemoryBranch) Write(record string) error {
+	b.memory.mu.Lock()
+	defer b.memory.mu.Unlock()
+	if !b.memory.writing[b] {
+		return fmt.Errorf("write to %s: %w: the branch is over", b.name, participant.ErrBug)
+	}
+	b.records = append(b.records, record)
+	return nil
+}
+
+// Prepare implements participant.Branch.
+func (b *MemoryBranch) Prepare(ctx context.Context) (participant.Vote, error) {
+	var vote participant.Vote
+	err := b.memory.around(ctx, CallPrepare, b.name.String(), func() error {
+		var err error
+		vote, err = b.prepare()
+		return err
+	})
+	if err != nil {
+		return participant.Vote{}, err
+	}
+	return vote, nil
+}
+
+func (b *MemoryBranch) prepare() (participant.Vote, error) {
+	m := b.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.store.mu.Lock()
+	defer m.store.mu.Unlock()
+	if b.vote.Kind != 0 && m.store.broken != newHandleEachTime {
+		return b.vote, nil
+	}
+	if b.vote.Kind == 0 && !m.writing[b] {
+		return participant.Vote{Kind: participant.No, Reason: fmt.Errorf("prepare %s: %w: dropped before", b.name, participant.ErrLost)}, nil
+	}
+	key := fence{b.name.Namespace, b.name.Scope(), b.name.Member, b.name.Resource}
+	if have := m.store.fences[key]; b.name.Txn == "" && have > b.name.Generation && m.store.broken != neverFences {
+		delete(m.writing, b)
+		return participant.Vote{Kind: participant.No, Reason: fmt.Errorf("prepare %s: %w by generation %d", b.name, participant.ErrFenced, have)}, nil
+	}
+	delete(m.writing, b)
+	if len(b.records) == 0 && m.store.broken != emptyIsYes {
+		b.vote = participant.Vote{Kind: participant.ReadOnly}
+		return b.vote, nil
+	}
+	h := m.store.add(b.name, b.records)
+	b.vote = participant.Vote{Kind: participant.Yes, Handle: h}
+	if m.bounded > 0 {
+		b.vote.Deadline = time.Now().Add(m.bounded)
+	}
+	return b.vote, nil
+}
+
+// add makes a branch durable. Called with mu held.
+func (s *Store) add(name participant.BranchName, records []string) participant.Handle {
+	s.seq++
+	h := participant.Handle{
+		Kind: Kind, Version: 1, Identity: s.identity, Alias: name.Resource,
+		// Two prepares of one branch are two things (P7).
+		Name: fmt.Sprintf("%s#%d", name, s.seq),
+		Text: fmt.Sprintf("%d records in memory %s", len(records), s.identity),
+	}
+	if s.broken == oneHandle {
+		h.Name = name.Resource
+	}
+	if s.broken == hugeHandles {
+		h.Body = make([]byte, participant.MaxHandle)
+	}
+	if s.broken == hashedNames {
+		name.Member, name.Resource = "x.y", ""
+	}
+	if s.broken == mixesBranches && s.seq%50 == 0 {
+		records = append(slices.Clone(records), "stray")
+	}
+	s.prepared[h.Name] = &prepared{name: name, handle: h, records: slices.Clone(records), since: time.Now()}
+	s.trail = append(s.trail, "prepare "+name.String())
+	if s.broken == visibleEarly {
+		s.committed = append(s.committed, records...)
+	}
+	return h
+}
+
+// Discard implements participant.Branch.
+func (b *MemoryBranch) Discard(ctx context.Context) error {
+	return b.memory.around(ctx, CallDiscard, b.name.String(), func() error {
+		b.memory.mu.Lock()
+		defer b.memory.mu.Unlock()
+		if b.vote.Kind == participant.Yes {
+			if b.memory.store.broken == discardsPrepared {
+				b.memory.store.mu.Lock()
+				delete(b.memory.store.prepared, b.vote.Handle.Name)
+				b.memory.store.mu.Unlock()
+				return nil
+			}
+			return fmt.Errorf("discard %s: %w", b.name, participant.ErrPrepared)
+		}
+		delete(b.memory.writing, b)
+		return nil
+	})
+}
+
+// lose forgets what is prepared under a handle, as no resource may.
+func (s *Store) lose(handle string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.prepared, handle)
+}
+
+// NeverPrepared is the handle of a branch that nobody prepared.
+func (s *Store) NeverPrepared(name participant.BranchName) participant.Handle {
+	return participant.Handle{Kind: Kind, Version: 1, Identity: s.identity, Alias: name.Resource, Name: name.String() + "#none"}
+}
+
+// mine reports whether a handle is this store's to finish.
+func (s *Store) mine(h participant.Handle) error {
+	if s.broken == takesAnyHandle {
+		return nil
+	}
+	if h.Kind != Kind || h.Version != 1 || h.Identity != s.identity {
+		return fmt.Errorf("%w: %s version %d of %q, this is %s version 1 of %q",
+			participant.ErrUnknownHandle, h.Kind, h.Version, h.Identity, Kind, s.identity)
+	}
+	return nil
+}
+
+// Commit implements participant.Resource.
+func (m *Memory) Commit(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	return m.finish(ctx, CallCommit, h, participant.Committed)
+}
+
+// Rollback implements participant.Resource.
+func (m *Memory) Rollback(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	return m.finish(ctx, CallRollback, h, participant.RolledBack)
+}
+
+func (m *Memory) finish(ctx context.Context, call Call, h participant.Handle, want participant.Verdict) (participant.Proof, error) {
+	var proof participant.Proof
+	err := m.around(ctx, call, h.Name, func() error {
+		m.store.mu.Lock()
+		defer m.store.mu.Unlock()
+		if err := m.store.mine(h); err != nil {
+			return err
+		}
+		var err error
+		proof, err = m.store.bring(h, want)
+		return err
+	})
+	if err != nil {
+		return participant.Proof{}, err
+	}
+	return proof, nil
+}
+
+// bring ends a prepared branch, or tells how it ended. Called with mu held.
+func (s *Store) bring(h participant.Handle, want participant.Verdict) (participant.Proof, error) {
+	p := s.prepared[h.Name]
+	if p == nil {
+		switch ended, ok := s.markers[h.Name]; {
+		case ok && s.broken == repeatsWrite && ended == participant.Committed && want == participant.Committed:
+			s.committed = append(s.committed, "again")
+			return participant.Proof{Verdict: ended, Evidence: "written once more"}, nil
+		case ok:
+			return participant.Proof{Verdict: ended, Evidence: "marker of " + h.Name}, nil
+		case want == participant.RolledBack && s.broken != unknownFails:
+			return participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing prepared as " + h.Name}, nil
+		}
+		return participant.Proof{}, fmt.Errorf("%s is neither prepared nor finished", h.Name)
+	}
+	delete(s.prepared, h.Name)
+	if want == participant.Committed {
+		if s.broken != visibleEarly {
+			s.committed = append(s.committed, p.records...)
+		}
+		s.trail = append(s.trail, "commit "+p.name.String())
+	} else {
+		s.trail = append(s.trail, "roll back "+p.name.String())
+		if s.broken == rollbackPublishes {
+			s.committed = append(s.committed, p.records...)
+		}
+	}
+	if s.broken != noMarkers {
+		s.markers[h.Name] = want
+	}
+	return participant.Proof{Verdict: want, Evidence: "finished " + h.Name}, nil
+}
+
+// Inspect implements participant.Resource.
+func (m *Memory) Inspect(ctx context.Context, h participant.Handle) (participant.State, error) {
+	state := participant.Unknown
+	err := m.around(ctx, CallInspect, h.Name, func() error {
+		m.store.mu.Lock()
+		defer m.store.mu.Unlock()
+		if err := m.store.mine(h); err != nil {
+			return err
+		}
+		if m.store.prepared[h.Name] != nil {
+			state = participant.Undecided
+			if m.store.broken == inspectCommits {
+				_, err := m.store.bring(h, participant.Committed)
+				return err
+			}
+			return nil
+		}
+		switch m.store.markers[h.Name] {
+		case participant.Committed:
+			state = participant.StateCommitted
+		case participant.RolledBack:
+			state = participant.StateRolledBack
+		default:
+		}
+		return nil
+	})
+	return state, err
+}
+
+// List implements participant.Resource.
+func (m *Memory) List(ctx context.Context, ns participant.Namespace) ([]participant.Listed, error) {
+	var all []participant.Listed
+	err := m.around(ctx, CallList, ns.String(), func() error {
+		m.store.mu.Lock()
+		defer m.store.mu.Unlock()
+		for _, p := range m.store.prepared {
+			prefix := m.store.broken == listsByPrefix && strings.HasPrefix(p.name.Namespace.Name, ns.Name)
+			if p.name.Namespace == ns && m.store.broken != listsNothing || prefix {
+				all = append(all, participant.Listed{Handle: p.handle, Name: p.name, Since: p.since})
+			}
+		}
+		return nil
+	})
+	slices.SortFunc(all, func(a, b participant.Listed) int { return strings.Compare(a.Handle.Name, b.Handle.Name) })
+	return all, err
+}
+
+// Close implements participant.Resource.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.store.broken == closePublishes {
+		m.store.mu.Lock()
+		for b := range m.writing {
+			m.store.committed = append(m.store.committed, b.records...)
+		}
+		m.store.mu.Unlock()
+	}
+	if m.store.broken == losesOnCrash {
+		m.store.mu.Lock()
+		clear(m.store.prepared)
+		m.store.mu.Unlock()
+	}
+	m.closed = true
+	clear(m.writing)
+	return nil
+}
+
+// breakage is a way to break the contract, one per check of the kit, so that the kit's own tests
+// can see it turn red.
+type breakage uint8
+
+const (
+	intact breakage = iota
+	neverFences
+	newHandleEachTime
+	emptyIsYes
+	visibleEarly
+	repeatsWrite
+	unknownFails
+	noMarkers
+	listsByPrefix
+	listsNothing
+	closePublishes
+	hugeHandles
+	hashedNames
+	discardsPrepared
+	rollbackPublishes
+	takesAnyHandle
+	inspectCommits
+	leaksGoroutine
+	losesOnCancel
+	losesOnCrash
+	mixesBranches
+	anonymous
+	oneHandle
+)
