@@ -157,8 +157,8 @@ func (v Value) Bool() (bool, error) {
 	return v.Raw[0] == 't', nil
 }
 
-// Text is the value of a string: a part of the document, or of buf if it has escapes; buf grows as
-// needed and may be nil.
+// Text is the value of a string: a part of the document, or of buf if it has escapes. Buf grows as
+// needed and may be nil; it must be a buffer of its own, never what an earlier Text returned.
 func (v Value) Text(buf *[]byte) ([]byte, error) {
 	if v.Kind != String {
 		return nil, fmt.Errorf("%w: %s where a string should be", ErrType, v.Kind)

@@ -103,6 +103,7 @@ func (m *Marks) Heard(split int, behind bool) {
 	s.behind = behind
 	if s.idle {
 		s.idle = false
+		m.combine()
 	}
 }
 

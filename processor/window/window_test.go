@@ -1,0 +1,159 @@
+package window_test
+
+import (
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/unisink/unisink/processor/stream"
+	"github.com/unisink/unisink/processor/window"
+)
+
+func TestEveryTimeIsInExactlyOneWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := window.Tumbling{Size: rapid.Int64Range(1, 1<<40).Draw(t, "size")}
+		at := rapid.Int64Range(-1<<60, 1<<60).Draw(t, "at")
+		s := w.Start(at)
+		if in := w.Window(s); in.Start > at || in.End <= at || s%w.Size != 0 {
+			t.Fatalf("time %d is in window %+v", at, in)
+		}
+	})
+}
+
+func TestAWindowFiresAtItsEndAndNotBefore(t *testing.T) {
+	w := window.Tumbling{Size: 1000}
+	for mark, want := range map[stream.Watermark]bool{stream.MinWatermark: false, 1999: false, 2000: true, stream.MaxWatermark: true} {
+		if got := w.Fired(1000, mark); got != want {
+			t.Errorf("watermark %d: fired %v", mark, got)
+		}
+	}
+}
+
+// model computes the combined watermark from the whole history of each split, the slow way.
+type model struct {
+	disorder, idleAfter int64
+	max                 []int64
+	spoken, behind      []bool
+	quiet               []int64
+	idle, ended         []bool
+	combined            stream.Watermark
+}
+
+func (m *model) settle() stream.Watermark {
+	least, holding, ended := stream.MaxWatermark, 0, 0
+	for i := range m.max {
+		if m.ended[i] {
+			ended++
+			continue
+		}
+		if m.idle[i] {
+			continue
+		}
+		holding++
+		own := stream.MinWatermark
+		if m.spoken[i] {
+			own = stream.Watermark(m.max[i] - m.disorder)
+		}
+		least = min(least, own)
+	}
+	if holding > 0 && least > m.combined {
+		m.combined = least
+	}
+	if ended == len(m.max) {
+		m.combined = stream.MaxWatermark
+	}
+	return m.combined
+}
+
+func TestTheCombinedWatermarkIsTheLeastOfThoseThatSpeak(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 4).Draw(t, "splits")
+		w := window.Marks{Disorder: rapid.Int64Range(0, 50).Draw(t, "disorder"), IdleAfter: rapid.SampledFrom([]int64{0, 100}).Draw(t, "idle after")}
+		m := model{
+			disorder: w.Disorder, idleAfter: w.IdleAfter, combined: stream.MinWatermark,
+			max: make([]int64, n), spoken: make([]bool, n), behind: make([]bool, n), quiet: make([]int64, n), idle: make([]bool, n), ended: make([]bool, n),
+		}
+		var splits []stream.Split
+		for i := range n {
+			splits = append(splits, stream.Split{Resource: "in", ID: fmt.Sprint(i)})
+		}
+		w.Reset(splits, nil, stream.MinWatermark)
+		last := stream.MinWatermark
+		check := func(got stream.Watermark) {
+			if want := m.settle(); got != want || got != w.Combined() {
+				t.Fatalf("combined %d (%d), want %d", got, w.Combined(), want)
+			}
+			if got < last {
+				t.Fatalf("it fell from %d to %d", last, got)
+			}
+			last = got
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"observe": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "split")
+				if m.ended[i] {
+					return
+				}
+				at := rapid.Int64Range(-500, 500).Draw(t, "at")
+				m.behind[i] = rapid.Bool().Draw(t, "behind")
+				w.Heard(i, m.behind[i])
+				m.quiet[i], m.idle[i] = 0, false
+				check(w.Combined())
+				if !m.spoken[i] || at > m.max[i] {
+					m.spoken[i], m.max[i] = true, at
+				}
+				check(w.Observe(i, at))
+			},
+			"wait": func(t *rapid.T) {
+				heard, ms := rapid.IntRange(-1, n-1).Draw(t, "heard"), rapid.Int64Range(0, 60).Draw(t, "ms")
+				for i := range n {
+					if i != heard && !m.behind[i] && !m.ended[i] && w.IdleAfter > 0 {
+						m.quiet[i] += ms
+						m.idle[i] = m.idle[i] || ms > 0 && m.quiet[i] >= w.IdleAfter
+					}
+				}
+				check(w.Waited(heard, ms))
+			},
+			"end": func(t *rapid.T) {
+				i := rapid.IntRange(0, n-1).Draw(t, "split")
+				m.ended[i] = true
+				check(w.End(i))
+			},
+			"snapshot": func(*rapid.T) {
+				for i := range n { // what a restart forgets
+					m.quiet[i], m.idle[i], m.behind[i] = 0, false, false
+					if m.ended[i] {
+						return
+					}
+				}
+				marks := w.Snapshot()
+				w.Reset(splits, marks, w.Combined())
+				check(w.Combined())
+			},
+		})
+	})
+}
+
+func TestOutagesEverywhereMakeNothingLate(t *testing.T) {
+	w := window.Marks{IdleAfter: 10}
+	a, b := w.Add(stream.Split{ID: "a"}), w.Add(stream.Split{ID: "b"})
+	w.Observe(a, 100)
+	w.Observe(b, 50)
+	w.Waited(-1, 1000)
+	if w.Idle() != 2 || w.Combined() != 50 {
+		t.Errorf("%d idle, watermark %d; want 2 and 50", w.Idle(), w.Combined())
+	}
+}
+
+func TestMaxWatermarkIsNotKept(t *testing.T) {
+	w := window.Marks{}
+	w.Observe(w.Add(stream.Split{ID: "a"}), 100)
+	if w.EndAll() != stream.MaxWatermark {
+		t.Error("an ended source leaves the watermark behind")
+	}
+	w.Settle(200)
+	if w.Combined() != 200 {
+		t.Errorf("watermark %d, want 200", w.Combined())
+	}
+}
