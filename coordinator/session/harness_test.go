@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -202,6 +203,7 @@ func (w *world) lead() {
 	w.leader = m
 	w.depose = func() { cancel(); <-ended }
 	w.mu.Unlock()
+	synctest.Wait()
 }
 
 // fall ends the leadership, as a crash would: nothing more is proposed in its name.

@@ -141,7 +141,7 @@ func (m *Manager) record(ctx context.Context, meta *unisinkv1.Meta, bodies []led
 				m.c.Logger.WarnContext(ctx, "proof not taken", obs.Actor(meta.GetActor()), obs.Cause(res.Text))
 				return nil
 			default:
-				return refusal(res)
+				return RefusalError(res)
 			}
 		})
 	}

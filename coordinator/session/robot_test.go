@@ -88,6 +88,7 @@ func (r *robot) renew(ctx context.Context) {
 
 // session is one attachment; false: this process has come to its end.
 func (r *robot) session(ctx context.Context) bool {
+	proc := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	req := attachRequest(r.member, r.instance)
@@ -109,14 +110,14 @@ func (r *robot) session(ctx context.Context) bool {
 	for {
 		select {
 		case x := <-o.out:
-			if !r.obey(ctx, x) {
+			if !r.obey(proc, x) {
 				cancel()
 				<-ended
 				return false
 			}
 		case err := <-ended:
 			for len(o.out) > 0 {
-				if !r.obey(ctx, <-o.out) {
+				if !r.obey(proc, <-o.out) {
 					return false
 				}
 			}
@@ -221,12 +222,26 @@ func (r *robot) inject(ctx context.Context, e *unisinkv1.Epoch, final bool) {
 			go r.send(ctx, n)
 		}
 		for _, d := range r.down {
-			go func() {
-				d.mu.Lock()
-				defer d.mu.Unlock()
-				d.inject(ctx, &unisinkv1.Epoch{Generation: e.GetGeneration(), N: n}, v.GetFinal())
-			}()
+			go d.pass(ctx, &unisinkv1.Epoch{Generation: e.GetGeneration(), N: n}, v.GetFinal())
 		}
+	}
+}
+
+// pass takes a barrier from upstream, which waits until this process has started.
+func (r *robot) pass(ctx context.Context, e *unisinkv1.Epoch, final bool) {
+	for ctx.Err() == nil {
+		r.mu.Lock()
+		if r.st.GetGeneration() == e.GetGeneration() && r.st.GetPhase() == unisinkv1.Phase_PHASE_RUNNING {
+			r.inject(ctx, e, final)
+			r.mu.Unlock()
+			return
+		}
+		over := r.st.GetGeneration() > e.GetGeneration() || r.st.GetPhase() == unisinkv1.Phase_PHASE_IDLE
+		r.mu.Unlock()
+		if over {
+			return
+		}
+		pause(ctx, time.Millisecond)
 	}
 }
 

@@ -65,8 +65,8 @@ func (m *Manager) proposal(err error) error {
 	}
 }
 
-// refusal is the status of a command that was not applied; nil when it was.
-func refusal(r ledger.Result) error {
+// RefusalError is the status of a command that was not applied; nil when it was.
+func RefusalError(r ledger.Result) error {
 	if r.OK() {
 		return nil
 	}

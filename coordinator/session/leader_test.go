@@ -1,0 +1,283 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/eventlog"
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// The sink has voted for an epoch; the source has not. Then the leader falls.
+func TestLeaderChangeInMidRoundDecidesWithRepeatedVotesAndRestartsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		robots[0].set(func() { robots[0].mute = true })
+		w.within(5*time.Second, "a round with one vote", func() bool { return w.now().Status(scope0).RoundsOpen == 2 })
+		before := w.newest().Final
+		w.fall()
+		robots[0].set(func() { robots[0].mute = false })
+		time.Sleep(time.Second) // nobody leads
+		w.lead()
+		w.within(3*time.Second, "the rounds of the old leader decided", func() bool { return w.newest().Final >= before+2 })
+		w.within(5*time.Second, "more epochs", func() bool { return w.newest().Final >= before+6 })
+		for _, r := range robots {
+			r.set(func() {
+				if r.starts != 1 || r.st.GetGeneration() != 1 {
+					t.Errorf("%s was started %d times, is in generation %d", r.member, r.starts, r.st.GetGeneration())
+				}
+			})
+		}
+		if n := w.log.count("CloseGeneration"); n != 0 {
+			t.Errorf("%d closes", n)
+		}
+		robots[0].die()
+		robots[1].die()
+		w.atomic(robots...)
+		w.fall()
+	})
+}
+
+func TestLeaderChangeOfASoloScopeRestartsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "all")
+		robots := w.start("all")
+		for range 5 {
+			at := w.newest().Final
+			w.within(5*time.Second, "two more epochs", func() bool { return w.newest().Final >= at+2 })
+			w.fall()
+			w.lead()
+		}
+		if rec := w.newest(); rec.Generation != 1 || !rec.Open {
+			t.Errorf("generation %d, open %v; want the first, open", rec.Generation, rec.Open)
+		}
+		robots[0].die()
+		w.atomic(robots...)
+		w.fall()
+	})
+}
+
+func TestLeaderChangeWhileRestoringStartsTheRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		source, sink := w.attach(attachRequest("source", "a"), 100), w.attach(attachRequest("sink", "b"), 100)
+		source.expect("welcome")
+		sink.expect("welcome")
+		source.expect("restore 1")
+		sink.expect("restore 1")
+		if err := source.ready(1); err != nil {
+			t.Fatal(err)
+		}
+		w.fall()
+		source.ended("NOT_LEADER")
+		sink.ended("NOT_LEADER")
+		w.lead()
+		// The source has said Ready; the sink restores on and has not been told otherwise.
+		ready := attachRequest("source", "a")
+		ready.Standing.Generation, ready.Standing.Phase = 1, 3
+		restoring := attachRequest("sink", "b")
+		restoring.Standing.Generation, restoring.Standing.Phase = 1, 2
+		source, sink = w.attach(ready, 100), w.attach(restoring, 100)
+		source.expect("welcome")
+		sink.expect("welcome")
+		if err := sink.ready(1); err != nil {
+			t.Fatal(err)
+		}
+		source.expect("start 1")
+		sink.expect("start 1")
+		if n := w.log.count("CloseGeneration"); n != 0 {
+			t.Errorf("%d closes", n)
+		}
+		w.fall()
+		<-source.done
+		<-sink.done
+	})
+}
+
+// The old leader opened a generation and fell before anybody heard Restore.
+func TestNewLeaderRepeatsARestoreThatNobodyHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		w.fall()
+		w.admin(ledger.OpenGeneration{Scope: scope0, Fingerprint: "f1", Members: []ledger.MemberInstance{{Member: "sink", Instance: "b"}, {Member: "source", Instance: "a"}}})
+		w.lead()
+		source, sink := w.attach(attachRequest("source", "a"), 100), w.attach(attachRequest("sink", "b"), 100)
+		source.expect("welcome")
+		source.expect("restore 1")
+		sink.expect("welcome")
+		sink.expect("restore 1")
+		w.fall()
+		<-source.done
+		<-sink.done
+	})
+}
+
+func TestNewLeaderClosesWhenAMemberIsMissingAfterALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		w.fall()
+		robots[1].die()
+		w.lead()
+		began := time.Now()
+		w.within(5*time.Second, "closed", func() bool { return !w.newest().Open })
+		if took := time.Since(began); took < 2900*time.Millisecond {
+			t.Errorf("closed after %s, before a lease had passed", took)
+		}
+		robots[0].die()
+		w.atomic(robots...)
+		w.fall()
+	})
+}
+
+func TestNewLeaderClosesWhenAMemberHasLostItsState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		w.fall()
+		robots[1].set(func() {
+			robots[1].st.Phase, robots[1].st.Generation = 1, 0
+			clear(robots[1].votes)
+		})
+		w.lead()
+		w.within(2*time.Second, "closed", func() bool { return w.newest().Generation > 1 || !w.newest().Open })
+		robots[0].die()
+		robots[1].die()
+		w.fall()
+	})
+}
+
+// P18: after a failover everything was proven, but the new leader counted it as open.
+func TestP18_ProvenThroughOfAStandingMakesRoomForTheNextBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "four epochs", func() bool { return w.newest().Final >= 4 })
+		robots[0].set(func() { robots[0].idle = true })
+		time.Sleep(2 * time.Second)
+		at := w.newest().Final
+		w.fall()
+		w.lead()
+		w.within(time.Second, "both attached", func() bool { return w.now().Status(scope0).WaitingFor == "" })
+		robots[0].set(func() { robots[0].idle = false })
+		w.within(2*time.Second, "the next epoch", func() bool { return w.newest().Final > at })
+		robots[0].die()
+		robots[1].die()
+		w.atomic(robots...)
+		w.fall()
+	})
+}
+
+// P22: a stop was forgotten in a failover; the pipeline ran on, or started again.
+func TestP22_StopSurvivesAFailover(t *testing.T) {
+	for name, after := range map[string]time.Duration{"P22/at once": 0, "P22/final barrier under way": 150 * time.Millisecond, "P22/decided": 400 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "source", "sink")
+				robots := w.start("source", "sink")
+				w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+				if after > 0 {
+					robots[1].set(func() { robots[1].deaf = true }) // it never says what is proven
+				}
+				w.desire(ledger.Stopping)
+				time.Sleep(after)
+				w.fall()
+				time.Sleep(500 * time.Millisecond)
+				robots[1].set(func() { robots[1].deaf = false })
+				w.lead()
+				w.within(8*time.Second, "stopped", func() bool { return w.pipeline().Desired == ledger.Stopped })
+				<-robots[0].gone
+				<-robots[1].gone
+				w.atomic(robots...)
+				if n := w.log.count("OpenGeneration"); n != 1 {
+					t.Errorf("%d generations were opened, want 1", n)
+				}
+				w.fall()
+			})
+		})
+	}
+}
+
+// P23: a duplicate process took a member's name in the moment after a failover, when all streams
+// were gone.
+func TestP23_NewcomerWaitsForALeaseWhenThisLeaderDidNotSeeTheStreamEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		w.fall()
+		w.lead()
+		began := time.Now()
+		twin := w.attach(attachRequest("sink", "twin"), 100)
+		if got := describe(twin.next()); got != "waiting for instance sink-1, which holds member sink of scope orders/0, to end or to be silent for its lease of 3s" {
+			t.Errorf("the twin hears %q", got)
+		}
+		w.within(2*time.Second, "the sink attached again", func() bool { return w.now().Status(scope0).Members[1].Attached })
+		twin.quiet(10 * time.Second) // the old one lives
+		if g := w.newest(); g.Generation != 1 || !g.Open {
+			t.Errorf("generation %d, open %v: the twin has ended it", g.Generation, g.Open)
+		}
+		robots[1].die() // seen by this leader
+		twin.expect("welcome")
+		if time.Since(began) < 10*time.Second {
+			t.Error("too early")
+		}
+		robots[0].die()
+		twin.cut()
+		w.fall()
+	})
+}
+
+func TestP23_DeadMemberIsReplacedAfterALeaseOfTheNewLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		w.fall()
+		robots[1].die()
+		w.lead()
+		began := time.Now()
+		twin := w.attach(attachRequest("sink", "twin"), 100)
+		twin.expect("welcome")
+		if took := time.Since(began); took < 2900*time.Millisecond || took > 3200*time.Millisecond {
+			t.Errorf("the newcomer had the name after %s, want a lease of 3s", took)
+		}
+		robots[0].die()
+		twin.cut()
+		w.fall()
+	})
+}
+
+func TestDeposedLeaderDecidesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		for range 6 {
+			w.fall()
+			w.lead()
+			time.Sleep(700 * time.Millisecond)
+		}
+		if rec := w.newest(); rec.Generation != 1 || !rec.Open {
+			t.Errorf("generation %d, open %v", rec.Generation, rec.Open)
+		}
+		seen := map[string]int{}
+		for _, e := range w.happened(eventlog.Decided) {
+			seen[e.Epoch.String()]++
+		}
+		for e, n := range seen {
+			if n > 1 {
+				t.Errorf("epoch %s was decided %d times", e, n)
+			}
+		}
+		robots[0].die()
+		robots[1].die()
+		w.atomic(robots...)
+		w.fall()
+	})
+}
