@@ -319,6 +319,8 @@ type Transaction struct {
 	PID   int64
 	Epoch int16
 	Since time.Time
+	// Partitions that it has written to and that have no marker yet, by topic.
+	Partitions map[string][]int32
 }
 
 // ListTransactions lists what the cluster knows of a namespace's transactional ids, in any state

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -60,4 +61,9 @@ func (p *pause) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// isAny reports whether err is one of them.
+func isAny(err error, these ...error) bool {
+	return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
 }

@@ -79,7 +79,7 @@ func listTransactions(ctx context.Context, cl *kgo.Client, states []string, keep
 		if d.err != nil {
 			return nil, fmt.Errorf("describe %s: %w", d.id, d.err)
 		}
-		out = append(out, Transaction{ID: d.id, Name: byID[d.id], State: d.state, PID: d.pid, Epoch: d.epoch, Since: d.since})
+		out = append(out, Transaction{ID: d.id, Name: byID[d.id], State: d.state, PID: d.pid, Epoch: d.epoch, Since: d.since, Partitions: d.partitions})
 	}
 	return out, nil
 }
@@ -128,4 +128,24 @@ func describe(ctx context.Context, cl *kgo.Client, ids ...string) ([]described, 
 // handleName is what makes a transaction unique for ever.
 func handleName(id string, pid int64, epoch int16) string {
 	return id + "|" + strconv.FormatInt(pid, 10) + "|" + strconv.Itoa(int(epoch))
+}
+
+// States of a transaction, as Kafka calls them.
+const (
+	stateOngoing       = "Ongoing"
+	statePrepareCommit = "PrepareCommit"
+	statePrepareAbort  = "PrepareAbort"
+	stateCommitted     = "CompleteCommit"
+	stateAborted       = "CompleteAbort"
+	stateEmpty         = "Empty"
+)
+
+// unfinishedStates are those in which a partition may still wait for a marker.
+func unfinishedStates() []string {
+	return []string{stateOngoing, statePrepareCommit, statePrepareAbort}
+}
+
+// unfinished reports whether a state is one of them.
+func unfinished(state string) bool {
+	return state == stateOngoing || state == statePrepareCommit || state == statePrepareAbort
 }

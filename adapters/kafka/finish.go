@@ -1,0 +1,284 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/obs"
+	"github.com/unisink/unisink/participant"
+)
+
+// Commit makes a prepared transaction visible and proves it. It needs nothing but the handle.
+func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	return s.end(ctx, h, true)
+}
+
+// Rollback aborts a prepared transaction and proves it. One that the cluster knows nothing of,
+// and whose commit nothing shows, counts as rolled back.
+func (s *Sink) Rollback(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	return s.end(ctx, h, false)
+}
+
+// end is the one way by which transactions end, live or recovered.
+func (s *Sink) end(ctx context.Context, h participant.Handle, commit bool) (participant.Proof, error) {
+	verb := "roll back"
+	if commit {
+		verb = "commit"
+	}
+	f, err := s.finishing(ctx, h)
+	if err != nil {
+		return participant.Proof{}, fmt.Errorf("%s %s: %w", verb, h.Name, err)
+	}
+	proof, err := f.end(ctx, commit)
+	if err != nil {
+		return participant.Proof{}, fmt.Errorf("%s %s: %w", verb, h.Name, err)
+	}
+	if t := s.current(); t != nil {
+		t.resolved(h.Name, proof.Verdict)
+		t.fenceEnded(ctx, f.b)
+	}
+	return proof, nil
+}
+
+// fenceEnded initialises the id of an older generation of our own, once what it held is proven.
+// When it fails, the id is fenced before the first branch of this generation instead.
+func (t *tenure) fenceEnded(ctx context.Context, b *body) {
+	n, _ := parseSlotID(b.TxnID)
+	if groupOf(n) != t.group || n.Generation >= t.name.Generation {
+		return
+	}
+	d, err := describe(ctx, t.cl, b.TxnID)
+	if err != nil || len(d) != 1 || d[0].err != nil || unfinished(d[0].state) || d[0].pid != b.PID || d[0].epoch > b.Epoch+1 {
+		return // it goes on with another transaction, or is fenced already
+	}
+	if err := initialise(ctx, t.cl, b.TxnID); err != nil {
+		t.sink.log().WarnContext(ctx, "an older transactional id is not fenced yet", obs.Branch(b.TxnID), obs.Err(err))
+	}
+}
+
+// Inspect looks at the coordinator first and for the witness and the markers second.
+func (s *Sink) Inspect(ctx context.Context, h participant.Handle) (participant.State, error) {
+	f, err := s.finishing(ctx, h)
+	if err != nil {
+		return 0, fmt.Errorf("inspect %s: %w", h.Name, err)
+	}
+	at, err := f.look(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("inspect %s: %w", h.Name, err)
+	}
+	if at.open || at.verdict == 0 {
+		if at.open {
+			return participant.Undecided, nil
+		}
+		return participant.Unknown, nil
+	}
+	if where, err := f.openOn(ctx); err != nil || where != "" {
+		return participant.Undecided, err
+	}
+	if at.verdict == participant.Committed {
+		return participant.StateCommitted, nil
+	}
+	return participant.StateRolledBack, nil
+}
+
+// finish is the work on one handle.
+type finish struct {
+	sink *Sink
+	cl   *kgo.Client // pinned to the handle's EndTxn class
+	b    *body
+}
+
+// finishing reads a handle and checks that it is of this cluster.
+func (s *Sink) finishing(ctx context.Context, h participant.Handle) (*finish, error) {
+	b, err := decode(h)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.probed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if b.Cluster != c.cluster {
+		return nil, fmt.Errorf("%w: it is of cluster %s, %s is cluster %s", participant.ErrUnknownHandle, b.Cluster, s.at, c.cluster)
+	}
+	cl, err := s.client(b.Class)
+	if err != nil {
+		return nil, err
+	}
+	return &finish{sink: s, cl: cl, b: b}, nil
+}
+
+// leaderWait is how long a commit is put off that would find a partition without a leader.
+const leaderWait = 500 * time.Millisecond
+
+// end sends EndTxn until the answer is definite, looks up what an ambiguous one means, and
+// proves the outcome.
+func (f *finish) end(ctx context.Context, commit bool) (participant.Proof, error) {
+	if commit {
+		_, without, err := leadersNow(ctx, f.cl, f.b)
+		if err != nil {
+			return participant.Proof{}, err
+		}
+		if without != "" {
+			return participant.Proof{}, &participant.RetryAfter{After: leaderWait, Err: fmt.Errorf("%s has no leader now, and a commit could lose its marker", without)}
+		}
+	}
+	wait := short()
+	for {
+		fault.Point("kafka/before-endtxn")
+		answer := f.endTxn(ctx, commit)
+		fault.Point("kafka/after-endtxn")
+		switch {
+		case answer == nil:
+			v := participant.RolledBack
+			if commit {
+				v = participant.Committed
+			}
+			return f.prove(ctx, v, "EndTxn was answered well")
+		case errors.Is(answer, kerr.ConcurrentTransactions):
+			// Some decision is being completed, not necessarily this one.
+			if err := wait.wait(ctx); err != nil {
+				return participant.Proof{}, fmt.Errorf("%w: %w", answer, err)
+			}
+		case ambiguous(answer):
+			return f.settle(ctx, commit, answer)
+		default:
+			return participant.Proof{}, classed(fmt.Errorf("EndTxn: %w", answer))
+		}
+	}
+}
+
+// endTxn sends one request, with the version class of the handle.
+func (f *finish) endTxn(ctx context.Context, commit bool) error {
+	req := kmsg.NewPtrEndTxnRequest()
+	req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = f.b.TxnID, f.b.PID, f.b.Epoch, commit
+	resp, err := req.RequestWith(ctx, f.cl)
+	if err != nil {
+		return err
+	}
+	if resp.Version != f.version() {
+		return fmt.Errorf("%w: EndTxn was sent as version %d, but the transaction is of class %d: the brokers' transaction.version has been changed", participant.ErrMisconfigured, resp.Version, f.b.Class)
+	}
+	return kerr.ErrorForCode(resp.ErrorCode)
+}
+
+// version is the request version of the handle's class.
+func (f *finish) version() int16 { return int16(f.b.Class) }
+
+// ambiguous answers say that the transaction is not open with our epoch any more, and not how it
+// ended.
+func ambiguous(err error) bool {
+	return isAny(err, kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.InvalidProducerIDMapping,
+		kerr.InvalidTxnState, kerr.TransactionalIDNotFound, kerr.TransactionAbortable, kerr.UnknownProducerID)
+}
+
+// settle finds out what an ambiguous answer means. What cannot be proven stays in doubt.
+func (f *finish) settle(ctx context.Context, commit bool, answer error) (participant.Proof, error) {
+	at, err := f.look(ctx)
+	switch {
+	case err != nil:
+		return participant.Proof{}, fmt.Errorf("after %w: %w", answer, err)
+	case at.open:
+		return participant.Proof{}, &participant.RetryAfter{After: 10 * time.Millisecond, Err: fmt.Errorf("EndTxn was answered %w, but %s", answer, at.evidence)}
+	case at.verdict != 0:
+		return f.prove(ctx, at.verdict, at.evidence)
+	case commit:
+		return participant.Proof{}, fmt.Errorf("in doubt: EndTxn was answered %w, and neither the coordinator nor the witness nor the log shows how the transaction ended; ask an operator to look at it", answer)
+	}
+	return f.prove(ctx, participant.RolledBack, fmt.Sprintf("EndTxn was answered %v, and nothing shows a commit", answer))
+}
+
+// prove waits until the coordinator is done with the transaction and no partition shows it open.
+// Brokers up to 4.4 may call a commit complete and have dropped the marker of a partition that had
+// no leader; there readers stay blocked, and the next transaction of the producer would decide the
+// old records. So such a branch is not resolved, and its slot not touched.
+func (f *finish) prove(ctx context.Context, v participant.Verdict, evidence string) (participant.Proof, error) {
+	wait := short()
+	for {
+		d, err := f.described(ctx)
+		if err != nil {
+			return participant.Proof{}, err
+		}
+		if !d.ending(f.b) {
+			evidence += "; " + d.said()
+			break
+		}
+		if err := wait.wait(ctx); err != nil {
+			return participant.Proof{}, fmt.Errorf("the markers are still being written: %w", err)
+		}
+	}
+	fault.Point("kafka/before-proof")
+	where, err := f.openOn(ctx)
+	if err != nil {
+		return participant.Proof{}, err
+	}
+	if where != "" {
+		return participant.Proof{}, &participant.RetryAfter{After: leaderWait, Err: fmt.Errorf("torn: the coordinator has ended the transaction (%s), but %s still shows it open; readers are blocked there until its marker is written", evidence, where)}
+	}
+	return participant.Proof{Verdict: v, Evidence: evidence + "; no partition shows it open"}, nil
+}
+
+// proven looks for a proof without ending anything.
+func (f *finish) proven(ctx context.Context) (participant.Proof, bool, error) {
+	at, err := f.look(ctx)
+	if err != nil || at.open || at.verdict == 0 {
+		return participant.Proof{}, false, err
+	}
+	p, err := f.prove(ctx, at.verdict, at.evidence)
+	return p, err == nil, err
+}
+
+// openOn names a partition of the handle on which our transaction is still open, or none. A
+// partition that is gone holds nothing.
+func (f *finish) openOn(ctx context.Context) (string, error) {
+	req := kmsg.NewPtrDescribeProducersRequest()
+	add := func(topic string, partition int32) {
+		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != topic {
+			t := kmsg.NewDescribeProducersRequestTopic()
+			t.Topic = topic
+			req.Topics = append(req.Topics, t)
+		}
+		t := &req.Topics[len(req.Topics)-1]
+		t.Partitions = append(t.Partitions, partition)
+	}
+	f.b.partitions(add)
+	if f.b.Offsets != nil {
+		add(offsetsTopic, *f.b.Offsets)
+	}
+	if len(req.Topics) == 0 {
+		return "", nil
+	}
+	for _, shard := range f.cl.RequestSharded(ctx, req) {
+		if isAny(shard.Err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
+			continue
+		}
+		resp, ok := shard.Resp.(*kmsg.DescribeProducersResponse)
+		if shard.Err != nil || !ok {
+			return "", classed(fmt.Errorf("ask who writes to the partitions: %w", shard.Err))
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				err := kerr.ErrorForCode(p.ErrorCode)
+				if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
+					continue
+				}
+				if err != nil {
+					return "", classed(fmt.Errorf("ask who writes to %s: %w", splitID(t.Topic, p.Partition), err))
+				}
+				for _, a := range p.ActiveProducers {
+					if a.ProducerID == f.b.PID && a.ProducerEpoch == int32(f.b.Epoch) && a.CurrentTxnStartOffset >= 0 {
+						return splitID(t.Topic, p.Partition), nil
+					}
+				}
+			}
+		}
+	}
+	return "", nil
+}
