@@ -30,7 +30,7 @@ func (m *Member) attachAlways(ctx context.Context) error {
 	var said route.Answers
 	for ctx.Err() == nil {
 		addr, welcome, err := m.attachOnce(ctx)
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || m.links.left() {
 			return nil
 		}
 		if welcome {
@@ -155,8 +155,8 @@ func (m *Member) welcome(ctx context.Context, l *link, w *unisinkv1.Welcome, sen
 	m.kick()
 }
 
-// answer makes one unary call to the present leader, and again at the next one while the error is
-// such that only the leader changed or went silent. It returns when it was answered or ctx ended.
+// answer makes one unary call to the present leader, and again there or at the next one while the
+// error leaves it open. It returns when it was answered or ctx ended.
 func (m *Member) answer(ctx context.Context, call func(ctx context.Context, l *link) error) error {
 	pause := route.NewBackOff()
 	for {
@@ -169,16 +169,21 @@ func (m *Member) answer(ctx context.Context, call func(ctx context.Context, l *l
 		err = route.Classify(ctx, l.addr, call(attempt, l))
 		slow := attempt.Err() != nil // and no more: whether the leader lives, the lease shows
 		cancel()
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case !route.Retryable(err):
-			return refusal(err)
 		}
-		if !slow {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		switch reason, _ := grpcerr.Reason(err); {
+		case reason == grpcerr.LeaseLost || reason == grpcerr.Slow:
+			m.links.drop(l, err) // attaching again tells whether the generation is still ours
+		case reason == grpcerr.OutcomeUnknown || slow:
+			// It may have been done: ask again. Whether the leader lives, the lease shows.
+		case route.Retryable(err):
 			m.links.drop(l, err)
+		default:
+			return refusal(err)
 		}
 		if !route.Sleep(ctx, pause.NextBackOff()) {
 			return context.Cause(ctx)

@@ -27,6 +27,7 @@ type links struct {
 	lease   time.Duration
 	until   time.Time // end of the lease
 	waiting string
+	leaving bool // no attachment follows the present one
 }
 
 func newLinks() *links { return &links{changed: make(chan struct{}), lease: 3 * time.Second} }
@@ -132,4 +133,17 @@ func (l *links) obeyed() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term
+}
+
+// leave says that no attachment is to follow the present one.
+func (l *links) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.leaving = true
+}
+
+func (l *links) left() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leaving
 }

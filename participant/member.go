@@ -148,6 +148,7 @@ func (m *Member) part(wire context.Context, cause error, told bool) {
 	g.dropUnprepared(ctx)
 	g.finishing.over(cause)
 	if told && open {
+		m.links.leave()
 		m.leave(wire, g.id, causeText(cause))
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -46,7 +47,7 @@ func (m *Member) renewAlways(ctx context.Context) {
 			return
 		case errors.Is(err, ErrFenced):
 			m.end(err)
-		case route.Retryable(err):
+		case route.Retryable(err), lostLease(err):
 			m.links.drop(l, err)
 		default:
 			// The generation is closed and the order on its way, or the leader knows us no more:
@@ -58,6 +59,12 @@ func (m *Member) renewAlways(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// lostLease reports that only attaching again helps.
+func lostLease(err error) bool {
+	reason, _ := grpcerr.Reason(err)
+	return reason == grpcerr.LeaseLost || reason == grpcerr.Slow
 }
 
 // renewAt asks one leader once.
