@@ -215,6 +215,7 @@ func (w *world) fall() {
 	depose := w.depose
 	w.mu.Unlock()
 	depose()
+	time.Sleep(10 * time.Millisecond) // calls that were under way come back
 }
 
 func (w *world) now() *Manager {

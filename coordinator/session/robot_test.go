@@ -18,6 +18,7 @@ type robot struct {
 	member   string
 	instance string
 	down     []*robot // where the source's barriers go
+	ctx      context.Context // of the process
 	kill     context.CancelFunc
 	gone     chan struct{}
 
@@ -53,7 +54,7 @@ func (r *robot) run() {
 	r.st = &unisinkv1.Standing{Phase: unisinkv1.Phase_PHASE_IDLE}
 	r.votes, r.out, r.gone = map[uint64]*unisinkv1.Vote{}, map[string]string{}, make(chan struct{})
 	ctx, cancel := context.WithCancel(context.Background())
-	r.kill = cancel
+	r.ctx, r.kill = ctx, cancel
 	go func() {
 		defer close(r.gone)
 		defer cancel()
@@ -147,7 +148,7 @@ func (r *robot) obey(ctx context.Context, o *unisinkv1.Order) bool {
 			go r.runSolo(ctx, x.Start.GetGeneration())
 		}
 	case *unisinkv1.Order_Barrier:
-		r.inject(ctx, x.Barrier.GetEpoch(), x.Barrier.GetFinal())
+		r.inject(x.Barrier.GetEpoch(), x.Barrier.GetFinal())
 	case *unisinkv1.Order_Committed:
 		r.through(x.Committed.GetEpoch().GetGeneration(), x.Committed.GetEpoch().GetN())
 		if !r.deaf {
@@ -208,7 +209,7 @@ func (r *robot) restore(ctx context.Context, x *unisinkv1.Restore) {
 }
 
 // inject passes a barrier through the process: once, in order, then on to the others.
-func (r *robot) inject(ctx context.Context, e *unisinkv1.Epoch, final bool) {
+func (r *robot) inject(e *unisinkv1.Epoch, final bool) {
 	if r.st.GetPhase() != unisinkv1.Phase_PHASE_RUNNING || e.GetGeneration() != r.st.GetGeneration() {
 		return
 	}
@@ -219,10 +220,10 @@ func (r *robot) inject(ctx context.Context, e *unisinkv1.Epoch, final bool) {
 		r.votes[n] = v
 		r.out[v.GetBranches()[0].GetHandle().GetName()] = "prepared"
 		if !r.solo {
-			go r.send(ctx, n)
+			go r.send(r.ctx, n)
 		}
 		for _, d := range r.down {
-			go d.pass(ctx, &unisinkv1.Epoch{Generation: e.GetGeneration(), N: n}, v.GetFinal())
+			go d.pass(d.ctx, &unisinkv1.Epoch{Generation: e.GetGeneration(), N: n}, v.GetFinal())
 		}
 	}
 }
@@ -232,7 +233,7 @@ func (r *robot) pass(ctx context.Context, e *unisinkv1.Epoch, final bool) {
 	for ctx.Err() == nil {
 		r.mu.Lock()
 		if r.st.GetGeneration() == e.GetGeneration() && r.st.GetPhase() == unisinkv1.Phase_PHASE_RUNNING {
-			r.inject(ctx, e, final)
+			r.inject(e, final)
 			r.mu.Unlock()
 			return
 		}
@@ -306,7 +307,7 @@ func (r *robot) runSolo(ctx context.Context, gen uint64) {
 			return
 		}
 		if len(r.votes) == 0 && !r.st.GetNewestBarrierFinal() {
-			r.inject(ctx, &unisinkv1.Epoch{Generation: gen, N: r.st.GetNewestBarrier() + 1}, false)
+			r.inject(&unisinkv1.Epoch{Generation: gen, N: r.st.GetNewestBarrier() + 1}, false)
 		}
 		v := r.votes[r.st.GetNewestBarrier()]
 		r.mu.Unlock()
