@@ -1,0 +1,170 @@
+package verify
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// comparison holds the outputs of all sinks against what was recomputed.
+type comparison struct {
+	e      *evaluator
+	report Report
+	// epochs says which epoch a result came from in the first sink that tells, to compare the others:
+	// one decision makes it visible in all of them.
+	epochs map[windowID]epoch
+}
+
+type epoch struct {
+	generation, n uint64
+	sink          string
+}
+
+func (c *comparison) sink(ctx context.Context, s *Sink) error {
+	seen := make(map[windowID]int)
+	err := s.Reader.Read(ctx, func(o Output) error {
+		id, fields, err := c.parse(s, &o)
+		if err != nil {
+			c.report.Different = append(c.report.Different, Case{Sink: s.Name, Key: o.Place, Why: err.Error()})
+			return nil
+		}
+		seen[id]++
+		switch seen[id] {
+		case 1:
+			c.result(s, id, fields, &o)
+		case 2:
+			c.report.Doubled = append(c.report.Doubled, c.label(s, id, "again at "+o.Place))
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for id, w := range c.e.windows {
+		if seen[id] > 0 {
+			continue
+		}
+		switch d := c.e.due(id); {
+		case d == mustNotFire:
+		case w.unsure != "":
+			c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, "it is not there; "+w.unsure))
+		case d == mayFire || c.e.p.Idle && len(c.e.splits) > 1:
+			c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, "it is not there; silent splits may have made it late"))
+		default:
+			c.report.Missing = append(c.report.Missing, c.label(s, id, "it is not there"))
+		}
+	}
+	return nil
+}
+
+// result judges the first output of a window.
+func (c *comparison) result(s *Sink, id windowID, fields map[string]any, o *Output) {
+	w := c.e.windows[id]
+	switch {
+	case w == nil:
+		c.report.Different = append(c.report.Different, c.label(s, id, "no record explains it, at "+o.Place))
+		return
+	case c.e.due(id) == mustNotFire:
+		c.report.Different = append(c.report.Different, c.label(s, id, "it had not fired at the cut, and is there, at "+o.Place))
+		return
+	case w.unsure != "":
+		c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, w.unsure))
+		return
+	}
+	if why := differs(s, w, fields); why != "" {
+		label := c.label(s, id, why+", at "+o.Place)
+		if c.e.p.Idle && len(c.e.splits) > 1 {
+			c.report.Undeterminable = append(c.report.Undeterminable, label)
+		} else {
+			c.report.Different = append(c.report.Different, label)
+		}
+		return
+	}
+	c.together(s, id, o)
+}
+
+// differs returns how a result is not what it must be, or "".
+func differs(s *Sink, w *want, fields map[string]any) string {
+	for name, what := range s.Fields {
+		var should int64
+		switch what {
+		case Count:
+			should = w.count
+		case Sum:
+			should = w.sum
+		case Min:
+			should = w.min
+		case Max:
+			should = w.max
+		default:
+			return fmt.Sprintf("field %q: %q can't be recomputed", name, what)
+		}
+		switch is, err := integer(fields, name); {
+		case err != nil:
+			return err.Error()
+		case is != should:
+			return fmt.Sprintf("%s is %d, and must be %d", name, is, should)
+		}
+	}
+	return ""
+}
+
+// together checks that a result is of the same epoch in all sinks.
+func (c *comparison) together(s *Sink, id windowID, o *Output) {
+	if o.N == 0 {
+		return
+	}
+	if c.epochs == nil {
+		c.epochs = make(map[windowID]epoch)
+	}
+	first, ok := c.epochs[id]
+	if !ok {
+		c.epochs[id] = epoch{o.Generation, o.N, s.Name}
+		return
+	}
+	if first.generation != o.Generation || first.n != o.N {
+		c.report.Different = append(c.report.Different, c.label(s, id, fmt.Sprintf("it is of epoch %d.%d, and of %d.%d in sink %q",
+			o.Generation, o.N, first.generation, first.n, first.sink)))
+	}
+}
+
+func (c *comparison) parse(s *Sink, o *Output) (windowID, map[string]any, error) {
+	fields, err := object(o.Value)
+	if err != nil {
+		return windowID{}, nil, err
+	}
+	start, err := integer(fields, s.Start)
+	if err != nil {
+		return windowID{}, nil, err
+	}
+	key := string(o.Key)
+	if s.Key != "" {
+		if key, err = text(fields, s.Key); err != nil {
+			return windowID{}, nil, err
+		}
+	}
+	return windowID{start: start, key: key}, fields, nil
+}
+
+func (c *comparison) label(s *Sink, id windowID, why string) Case {
+	return Case{Sink: s.Name, Key: id.key, Window: interval(id.start, c.e.size), Why: why}
+}
+
+func (c *comparison) finish() Report {
+	r := c.report
+	for _, list := range [][]Case{r.Missing, r.Doubled, r.Different, r.Undeterminable} {
+		slices.SortFunc(list, func(a, b Case) int {
+			return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Key, b.Key))
+		})
+	}
+	switch {
+	case len(r.Missing)+len(r.Doubled)+len(r.Different) > 0:
+		r.Verdict = Broken
+	case len(r.Undeterminable) > 0:
+		r.Verdict = Undeterminable
+	default:
+		r.Verdict = Clean
+	}
+	return r
+}
