@@ -1,232 +1,170 @@
 package raftnode
 
-import (
-	"github.com/unisink/unisink/coordinator/ledger"
-	storagev1 "github.com/unisink/unisink/proto/unisink/storage/v1"
-)
+import "github.com/unisink/unisink/coordinator/ledger"
 
-// Values that commands and state share. Enumerations have the same numbers on both sides, which
-// a test checks; to... goes to the disk, from... comes back. A zero value may be left out.
+// The values that commands and state are made of.
 
-func toScopeID(s ledger.ScopeID) *storagev1.ScopeID {
-	if s == (ledger.ScopeID{}) {
-		return nil
-	}
-	return &storagev1.ScopeID{Pipeline: s.Pipeline, Shard: s.Shard}
+func scopeID(w *wire, s *ledger.ScopeID) {
+	text(w, 1, &s.Pipeline)
+	w.u32(2, &s.Shard)
 }
 
-func fromScopeID(p *storagev1.ScopeID) ledger.ScopeID {
-	return ledger.ScopeID{Pipeline: p.GetPipeline(), Shard: p.GetShard()}
+func epoch(w *wire, e *ledger.Epoch) {
+	num(w, 1, &e.Generation)
+	w.u64(2, &e.N)
 }
 
-func toEpoch(e ledger.Epoch) *storagev1.Epoch {
-	if e.IsZero() {
-		return nil
-	}
-	return &storagev1.Epoch{Generation: uint64(e.Generation), N: e.N}
+func branchID(w *wire, b *ledger.BranchID) {
+	text(w, 1, &b.Member)
+	text(w, 2, &b.Resource)
 }
 
-func fromEpoch(p *storagev1.Epoch) ledger.Epoch {
-	return ledger.Epoch{Generation: ledger.Generation(p.GetGeneration()), N: p.GetN()}
+func node(w *wire, n *ledger.Node) {
+	text(w, 1, &n.ID)
+	text(w, 2, &n.RaftAddress)
+	text(w, 3, &n.ClientAddress)
+	w.u32(4, &n.FeatureLevel)
+	text(w, 5, &n.Version)
 }
 
-func toBranchID(b ledger.BranchID) *storagev1.BranchID {
-	if b == (ledger.BranchID{}) {
-		return nil
-	}
-	return &storagev1.BranchID{Member: b.Member, Resource: b.Resource}
+func settings(w *wire, s *ledger.Settings) {
+	w.i64(1, &s.EpochInterval)
+	w.i64(2, &s.PrepareTimeout)
+	w.u32(3, &s.MaxPending)
+	w.i64(4, &s.Lease)
+	w.u32(5, &s.RestorePoints)
+	w.i64(6, &s.CommitBudget)
 }
 
-func fromBranchID(p *storagev1.BranchID) ledger.BranchID {
-	return ledger.BranchID{Member: p.GetMember(), Resource: p.GetResource()}
+func resourceSpec(w *wire, r *ledger.ResourceSpec) {
+	text(w, 1, &r.Name)
+	text(w, 2, &r.Kind)
 }
 
-func toNode(n ledger.Node) *storagev1.Node {
-	return &storagev1.Node{Id: n.ID, RaftAddress: n.RaftAddress, ClientAddress: n.ClientAddress,
-		FeatureLevel: n.FeatureLevel, Version: n.Version}
+func memberSpec(w *wire, m *ledger.MemberSpec) {
+	text(w, 1, &m.Name)
+	w.flag(2, &m.Source)
+	list(w, 3, &m.Resources, resourceSpec)
 }
 
-func fromNode(p *storagev1.Node) ledger.Node {
-	return ledger.Node{ID: p.GetId(), RaftAddress: p.GetRaftAddress(), ClientAddress: p.GetClientAddress(),
-		FeatureLevel: p.GetFeatureLevel(), Version: p.GetVersion()}
+func pipeline(w *wire, p *ledger.Pipeline) {
+	text(w, 1, &p.Name)
+	sub(w, 2, &p.Settings, settings)
+	list(w, 3, &p.Members, memberSpec)
+	text(w, 4, &p.Fingerprint)
+	w.u32(5, &p.Shards)
+	w.u32(6, &p.KeyGroups)
+	enum(w, 7, &p.Desired, ledger.Stopped)
+	w.u64(8, &p.Revision)
+	text(w, 9, &p.Description)
+	text(w, 10, &p.LastRequest)
 }
 
-func toSettings(s ledger.Settings) *storagev1.Settings {
-	if s == (ledger.Settings{}) {
-		return nil
-	}
-	return &storagev1.Settings{EpochIntervalMs: s.EpochInterval, PrepareTimeoutMs: s.PrepareTimeout,
-		MaxPending: s.MaxPending, LeaseMs: s.Lease, RestorePoints: s.RestorePoints, CommitBudgetMs: s.CommitBudget}
+func instance(w *wire, m *ledger.MemberInstance) {
+	text(w, 1, &m.Member)
+	text(w, 2, &m.Instance)
 }
 
-func fromSettings(p *storagev1.Settings) ledger.Settings {
-	return ledger.Settings{EpochInterval: p.GetEpochIntervalMs(), PrepareTimeout: p.GetPrepareTimeoutMs(),
-		MaxPending: p.GetMaxPending(), Lease: p.GetLeaseMs(), RestorePoints: p.GetRestorePoints(), CommitBudget: p.GetCommitBudgetMs()}
+func handle(w *wire, h *ledger.Handle) {
+	text(w, 1, &h.Kind)
+	w.u32(2, &h.Version)
+	text(w, 3, &h.Identity)
+	text(w, 4, &h.Alias)
+	text(w, 5, &h.Name)
+	text(w, 6, &h.Text)
+	w.bytes(7, &h.Body)
 }
 
-func toResourceSpec(r ledger.ResourceSpec) *storagev1.ResourceSpec {
-	return &storagev1.ResourceSpec{Name: r.Name, Kind: r.Kind}
+func handBranch(w *wire, b *ledger.HandBranch) {
+	text(w, 1, &b.Resource)
+	sub(w, 2, &b.Handle, handle)
 }
 
-func fromResourceSpec(p *storagev1.ResourceSpec) ledger.ResourceSpec {
-	return ledger.ResourceSpec{Name: p.GetName(), Kind: p.GetKind()}
+func proof(w *wire, p *ledger.Proof) {
+	enum(w, 1, &p.Verdict, ledger.ProvenRolledBack)
+	text(w, 2, &p.Evidence)
+	w.flag(3, &p.Asserted)
 }
 
-func toMemberSpec(m ledger.MemberSpec) *storagev1.MemberSpec {
-	return &storagev1.MemberSpec{Name: m.Name, Source: m.Source, Resources: each(m.Resources, toResourceSpec)}
+func position(w *wire, p *ledger.Position) {
+	text(w, 1, &p.Resource)
+	text(w, 2, &p.Split)
+	w.i64(3, &p.Offset)
+	w.i32(4, &p.LeaderEpoch)
+	w.bytes(5, &p.Opaque)
 }
 
-func fromMemberSpec(p *storagev1.MemberSpec) ledger.MemberSpec {
-	return ledger.MemberSpec{Name: p.GetName(), Source: p.GetSource(), Resources: each(p.GetResources(), fromResourceSpec)}
+func statePart(w *wire, s *ledger.StatePart) {
+	text(w, 1, &s.ID)
+	text(w, 2, &s.Operator)
+	w.u32(3, &s.KeyGroupFirst)
+	w.u32(4, &s.KeyGroupLast)
+	text(w, 5, &s.Store)
+	w.bytes(6, &s.Body)
 }
 
-func toPipeline(p ledger.Pipeline) *storagev1.Pipeline {
-	return &storagev1.Pipeline{
-		Name: p.Name, Settings: toSettings(p.Settings), Members: each(p.Members, toMemberSpec),
-		Fingerprint: p.Fingerprint, Shards: p.Shards, KeyGroups: p.KeyGroups, Desired: storagev1.Desired(p.Desired),
-		Revision: p.Revision, Description: p.Description, LastRequest: p.LastRequest,
-	}
+func prepared(w *wire, p *ledger.Prepared) {
+	text(w, 1, &p.Resource)
+	sub(w, 2, &p.Handle, handle)
 }
 
-func fromPipeline(p *storagev1.Pipeline) ledger.Pipeline {
-	return ledger.Pipeline{
-		Name: p.GetName(), Settings: fromSettings(p.GetSettings()), Members: each(p.GetMembers(), fromMemberSpec),
-		Fingerprint: p.GetFingerprint(), Shards: p.GetShards(), KeyGroups: p.GetKeyGroups(), Desired: ledger.Desired(p.GetDesired()),
-		Revision: p.GetRevision(), Description: p.GetDescription(), LastRequest: p.GetLastRequest(),
-	}
-}
-
-func toInstance(m ledger.MemberInstance) *storagev1.MemberInstance {
-	return &storagev1.MemberInstance{Member: m.Member, Instance: m.Instance}
-}
-
-func fromInstance(p *storagev1.MemberInstance) ledger.MemberInstance {
-	return ledger.MemberInstance{Member: p.GetMember(), Instance: p.GetInstance()}
-}
-
-func toHandle(h ledger.Handle) *storagev1.Handle {
-	return &storagev1.Handle{Kind: h.Kind, Version: h.Version, Identity: h.Identity, Alias: h.Alias,
-		Name: h.Name, Text: h.Text, Body: h.Body}
-}
-
-func fromHandle(p *storagev1.Handle) ledger.Handle {
-	return ledger.Handle{Kind: p.GetKind(), Version: p.GetVersion(), Identity: p.GetIdentity(), Alias: p.GetAlias(),
-		Name: p.GetName(), Text: p.GetText(), Body: some(p.GetBody())}
-}
-
-func toHandBranch(b ledger.HandBranch) *storagev1.HandBranch {
-	return &storagev1.HandBranch{Resource: b.Resource, Handle: toHandle(b.Handle)}
-}
-
-func fromHandBranch(p *storagev1.HandBranch) ledger.HandBranch {
-	return ledger.HandBranch{Resource: p.GetResource(), Handle: fromHandle(p.GetHandle())}
-}
-
-func toProof(p ledger.Proof) *storagev1.Proof {
-	if p == (ledger.Proof{}) {
-		return nil
-	}
-	return &storagev1.Proof{Verdict: storagev1.Verdict(p.Verdict), Evidence: p.Evidence, Asserted: p.Asserted}
-}
-
-func fromProof(p *storagev1.Proof) ledger.Proof {
-	return ledger.Proof{Verdict: ledger.Verdict(p.GetVerdict()), Evidence: p.GetEvidence(), Asserted: p.GetAsserted()}
-}
-
-func toPosition(p ledger.Position) *storagev1.Position {
-	return &storagev1.Position{Resource: p.Resource, Split: p.Split, Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Opaque: p.Opaque}
-}
-
-func fromPosition(p *storagev1.Position) ledger.Position {
-	return ledger.Position{Resource: p.GetResource(), Split: p.GetSplit(), Offset: p.GetOffset(),
-		LeaderEpoch: p.GetLeaderEpoch(), Opaque: some(p.GetOpaque())}
-}
-
-func toStatePart(s ledger.StatePart) *storagev1.StatePart {
-	return &storagev1.StatePart{Id: s.ID, Operator: s.Operator, KeyGroupFirst: s.KeyGroupFirst, KeyGroupLast: s.KeyGroupLast,
-		Store: s.Store, Body: s.Body}
-}
-
-func fromStatePart(p *storagev1.StatePart) ledger.StatePart {
-	return ledger.StatePart{ID: p.GetId(), Operator: p.GetOperator(), KeyGroupFirst: p.GetKeyGroupFirst(), KeyGroupLast: p.GetKeyGroupLast(),
-		Store: p.GetStore(), Body: some(p.GetBody())}
-}
-
-func toPrepared(b ledger.Prepared) *storagev1.Prepared {
-	return &storagev1.Prepared{Resource: b.Resource, Handle: toHandle(b.Handle)}
-}
-
-func fromPrepared(p *storagev1.Prepared) ledger.Prepared {
-	return ledger.Prepared{Resource: p.GetResource(), Handle: fromHandle(p.GetHandle())}
-}
-
-func toVote(v ledger.Vote) *storagev1.Vote {
-	return &storagev1.Vote{Member: v.Member, Instance: v.Instance, Branches: each(v.Branches, toPrepared),
-		Positions: each(v.Positions, toPosition), Parts: each(v.Parts, toStatePart), ProvenThrough: v.ProvenThrough}
-}
-
-func fromVote(p *storagev1.Vote) ledger.Vote {
-	return ledger.Vote{Member: p.GetMember(), Instance: p.GetInstance(), Branches: each(p.GetBranches(), fromPrepared),
-		Positions: each(p.GetPositions(), fromPosition), Parts: each(p.GetParts(), fromStatePart), ProvenThrough: p.GetProvenThrough()}
+func vote(w *wire, v *ledger.Vote) {
+	text(w, 1, &v.Member)
+	text(w, 2, &v.Instance)
+	list(w, 3, &v.Branches, prepared)
+	list(w, 4, &v.Positions, position)
+	list(w, 5, &v.Parts, statePart)
+	w.u64(6, &v.ProvenThrough)
 }
 
 // Values of the state alone.
 
-func toBranch(b ledger.Branch) *storagev1.Branch {
-	return &storagev1.Branch{Id: toBranchID(b.ID), Handle: toHandle(b.Handle), Proof: toProof(b.Proof), Forced: b.Forced}
+func branch(w *wire, b *ledger.Branch) {
+	sub(w, 1, &b.ID, branchID)
+	sub(w, 2, &b.Handle, handle)
+	sub(w, 3, &b.Proof, proof)
+	text(w, 4, &b.Forced)
 }
 
-func fromBranch(p *storagev1.Branch) ledger.Branch {
-	return ledger.Branch{ID: fromBranchID(p.GetId()), Handle: fromHandle(p.GetHandle()), Proof: fromProof(p.GetProof()), Forced: p.GetForced()}
+func generation(w *wire, g *ledger.GenerationRecord) {
+	num(w, 1, &g.Generation)
+	list(w, 2, &g.Members, instance)
+	w.flag(3, &g.Open)
+	w.u64(4, &g.Final)
+	w.i64(5, &g.OpenedAt)
+	w.i64(6, &g.ClosedAt)
+	text(w, 7, &g.Cause)
+	list(w, 8, &g.Debts, branchID)
 }
 
-func toGeneration(g ledger.GenerationRecord) *storagev1.GenerationRecord {
-	return &storagev1.GenerationRecord{Generation: uint64(g.Generation), Members: each(g.Members, toInstance), Open: g.Open,
-		Final: g.Final, OpenedAt: g.OpenedAt, ClosedAt: g.ClosedAt, Cause: g.Cause, Debts: each(g.Debts, toListedBranchID)}
+func epochRecord(w *wire, e *ledger.EpochRecord) {
+	sub(w, 1, &e.Epoch, epoch)
+	w.flag(2, &e.Final)
+	list(w, 3, &e.Votes, vote)
+	list(w, 4, &e.Branches, branch)
+	w.i64(5, &e.DecidedAt)
+	w.i64(6, &e.ProvenAt)
 }
 
-func fromGeneration(p *storagev1.GenerationRecord) ledger.GenerationRecord {
-	return ledger.GenerationRecord{Generation: ledger.Generation(p.GetGeneration()), Members: each(p.GetMembers(), fromInstance), Open: p.GetOpen(),
-		Final: p.GetFinal(), OpenedAt: p.GetOpenedAt(), ClosedAt: p.GetClosedAt(), Cause: p.GetCause(), Debts: each(p.GetDebts(), fromBranchID)}
+func scope(w *wire, s *ledger.Scope) {
+	sub(w, 1, &s.ID, scopeID)
+	list(w, 2, &s.Generations, generation)
+	list(w, 3, &s.Epochs, epochRecord)
+	sub(w, 4, &s.RestorePoint, epoch)
+	list(w, 5, &s.Pinned, epoch)
+	text(w, 6, &s.Halted)
+	w.u32(7, &s.Barren)
+	w.i64(8, &s.OpenAfter)
+	text(w, 9, &s.LastRequest)
 }
 
-// toListedBranchID and toListedEpoch keep zero values, since an element of a list is never nil.
-func toListedBranchID(b ledger.BranchID) *storagev1.BranchID {
-	return &storagev1.BranchID{Member: b.Member, Resource: b.Resource}
-}
-
-func toListedEpoch(e ledger.Epoch) *storagev1.Epoch {
-	return &storagev1.Epoch{Generation: uint64(e.Generation), N: e.N}
-}
-
-func toEpochRecord(e ledger.EpochRecord) *storagev1.EpochRecord {
-	return &storagev1.EpochRecord{Epoch: toEpoch(e.Epoch), Final: e.Final, Votes: each(e.Votes, toVote),
-		Branches: each(e.Branches, toBranch), DecidedAt: e.DecidedAt, ProvenAt: e.ProvenAt}
-}
-
-func fromEpochRecord(p *storagev1.EpochRecord) ledger.EpochRecord {
-	return ledger.EpochRecord{Epoch: fromEpoch(p.GetEpoch()), Final: p.GetFinal(), Votes: each(p.GetVotes(), fromVote),
-		Branches: each(p.GetBranches(), fromBranch), DecidedAt: p.GetDecidedAt(), ProvenAt: p.GetProvenAt()}
-}
-
-func toScope(s ledger.Scope) *storagev1.Scope {
-	return &storagev1.Scope{Id: toScopeID(s.ID), Generations: each(s.Generations, toGeneration), Epochs: each(s.Epochs, toEpochRecord),
-		RestorePoint: toEpoch(s.RestorePoint), Pinned: each(s.Pinned, toListedEpoch), Halted: s.Halted,
-		Barren: s.Barren, OpenAfter: s.OpenAfter, LastRequest: s.LastRequest}
-}
-
-func fromScope(p *storagev1.Scope) ledger.Scope {
-	return ledger.Scope{ID: fromScopeID(p.GetId()), Generations: each(p.GetGenerations(), fromGeneration), Epochs: each(p.GetEpochs(), fromEpochRecord),
-		RestorePoint: fromEpoch(p.GetRestorePoint()), Pinned: each(p.GetPinned(), fromEpoch), Halted: p.GetHalted(),
-		Barren: p.GetBarren(), OpenAfter: p.GetOpenAfter(), LastRequest: p.GetLastRequest()}
-}
-
-func toTxn(t ledger.Txn) *storagev1.Txn {
-	return &storagev1.Txn{Id: string(t.ID), Outcome: storagev1.Outcome(t.Outcome), Branches: each(t.Branches, toBranch),
-		BegunAt: t.BegunAt, DecidedAt: t.DecidedAt, Deadline: t.Deadline, Heuristic: t.Heuristic, Why: t.Why}
-}
-
-func fromTxn(p *storagev1.Txn) ledger.Txn {
-	return ledger.Txn{ID: ledger.TxnID(p.GetId()), Outcome: ledger.Outcome(p.GetOutcome()), Branches: each(p.GetBranches(), fromBranch),
-		BegunAt: p.GetBegunAt(), DecidedAt: p.GetDecidedAt(), Deadline: p.GetDeadline(), Heuristic: p.GetHeuristic(), Why: p.GetWhy()}
+func txn(w *wire, t *ledger.Txn) {
+	text(w, 1, &t.ID)
+	enum(w, 2, &t.Outcome, ledger.Aborted)
+	list(w, 3, &t.Branches, branch)
+	w.i64(4, &t.BegunAt)
+	w.i64(5, &t.DecidedAt)
+	w.i64(6, &t.Deadline)
+	text(w, 7, &t.Heuristic)
+	text(w, 8, &t.Why)
 }

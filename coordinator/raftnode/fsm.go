@@ -35,6 +35,9 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		var effects []ledger.Effect
 		results[i], effects = f.machine.Apply(c)
 		results[i].Index = entry.Index
+		if owed == nil && len(effects) > 0 {
+			owed = make([]ledger.Effect, 0, len(commands)-i+len(effects))
+		}
 		owed = append(owed, effects...)
 		_, init := c.Body.(ledger.Init)
 		named = named || init

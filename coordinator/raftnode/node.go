@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	entriesOnTheWay = 1               // shared entries between proposal and answer
+	entriesOnTheWay = 2               // shared entries between proposal and answer
 	closeLimit      = 2 * time.Second // for a failed node, whose disk may hang
 )
 
@@ -27,6 +27,7 @@ const (
 type Node struct {
 	config   Config
 	raft     *raft.Raft
+	address  string
 	fsm      *fsm
 	store    *store
 	disk     io.Closer // nil in memory
@@ -101,6 +102,7 @@ func (n *Node) open() (err error) {
 		}
 	}
 	undo = append(undo, transport.Close)
+	n.address = string(transport.LocalAddr())
 	n.raft, err = raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, newestOnly{snapshots}, guard(transport, n.config.Logger))
 	if n.raft != nil {
 		self.Store(n.raft)
@@ -221,17 +223,17 @@ func (n *Node) Propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	if c.Request == "" {
 		c.Request = uuid.NewString()
 	}
-	encoded, err := encodeCommand(c)
+	command, err := encodeCommand(c)
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	if len(encoded) > MaxCommandBytes {
-		return ledger.Result{}, fmt.Errorf("%w: %T has %d bytes, at most %d are possible", ErrTooLarge, c.Body, len(encoded), MaxCommandBytes)
+	if len(command.bytes) > MaxCommandBytes {
+		return ledger.Result{}, fmt.Errorf("%w: %T has %d bytes, at most %d are possible", ErrTooLarge, c.Body, len(command.bytes), MaxCommandBytes)
 	}
 	if err := n.mayPropose(); err != nil {
 		return ledger.Result{}, err
 	}
-	return n.proposer.submit(ctx, encoded)
+	return n.proposer.submit(ctx, command, false)
 }
 
 // Barrier returns nil once everything that was committed before the call is applied here, and
@@ -241,7 +243,7 @@ func (n *Node) Barrier(ctx context.Context) error {
 	if err := n.mayPropose(); err != nil {
 		return err
 	}
-	_, err := n.proposer.submit(ctx, nil)
+	_, err := n.proposer.submit(ctx, encoded{}, true)
 	return err
 }
 
@@ -306,6 +308,9 @@ func (n *Node) Leader() (id, clientAddress string) {
 	})
 	return string(leader), clientAddress
 }
+
+// RaftAddress is what the other nodes dial; with port 0 configured, the port that was found.
+func (n *Node) RaftAddress() string { return n.address }
 
 // Term is the raft term this node is in.
 func (n *Node) Term() uint64 { return n.raft.CurrentTerm() }

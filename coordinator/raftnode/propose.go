@@ -41,7 +41,8 @@ type proposer struct {
 
 // proposal is one caller's command, or barrier, on its way.
 type proposal struct {
-	command []byte // nil: a barrier, which only wants an entry of its own time applied
+	command encoded
+	barrier bool // no command: it only wants an entry of its own time applied
 	state   atomic.Int32
 	done    chan outcome // capacity 1
 }
@@ -69,12 +70,12 @@ func newProposer(inFlight, window int, stop *failStop, apply func([]byte) raft.A
 	}
 }
 
-func (p *proposal) weight() int64 { return int64(len(p.command) + commandOverhead) }
+func (p *proposal) weight() int64 { return p.command.weight() }
 
 // submit proposes and waits for the answer. When ctx ends first the error says whether the
 // command can have been proposed: ErrOverloaded if not, ErrUnknown if so.
-func (p *proposer) submit(ctx context.Context, command []byte) (ledger.Result, error) {
-	m := &proposal{command: command, done: make(chan outcome, 1)}
+func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (ledger.Result, error) {
+	m := &proposal{command: command, barrier: barrier, done: make(chan outcome, 1)}
 	if err := p.admit(ctx, m); err != nil {
 		return ledger.Result{}, err
 	}
@@ -164,7 +165,11 @@ type entry struct {
 // gather puts first and whatever else has arrived into one entry, up to its size. It returns
 // no entry if everything found was abandoned, and what did not fit.
 func (p *proposer) gather(first *proposal) (*entry, *proposal) {
-	e := &entry{proposals: make([]*proposal, 0, len(p.queue)+1)}
+	expect := len(p.queue) + 1
+	e := &entry{
+		proposals: make([]*proposal, 0, expect),
+		data:      make([]byte, 0, min(expect*int(first.weight())*9/8, max(entryBytes, int(first.weight())))),
+	}
 	at := max(p.now().UnixMilli(), p.lastAt)
 	p.lastAt = at
 	var left *proposal
@@ -174,7 +179,7 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 			break
 		}
 		if m.state.CompareAndSwap(queued, taken) {
-			if m.command != nil {
+			if !m.barrier {
 				e.data = appendCommand(e.data, m.command, at)
 				e.commands++
 			}
@@ -211,7 +216,7 @@ func (p *proposer) await(e *entry, future raft.ApplyFuture) {
 	err = proposed(err)
 	for _, m := range e.proposals {
 		out := outcome{err: err}
-		if err == nil && m.command != nil {
+		if err == nil && !m.barrier {
 			out.result, results = results[0], results[1:]
 		}
 		m.done <- out

@@ -11,10 +11,8 @@ import (
 	"io"
 
 	"github.com/hashicorp/raft"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/unisink/unisink/coordinator/ledger"
-	storagev1 "github.com/unisink/unisink/proto/unisink/storage/v1"
 )
 
 // A snapshot is a SnapshotHeader, SnapshotRecords and a trailer among them, each behind its
@@ -26,10 +24,43 @@ const (
 	recordLimit    = 1 << 30 // bytes; beyond it a length is damage
 )
 
-var (
-	castagnoli   = crc32.MakeTable(crc32.Castagnoli)
-	headerSchema = schemaOf((&storagev1.SnapshotHeader{}).ProtoReflect().Descriptor())
-	recordSchema = schemaOf((&storagev1.SnapshotRecord{}).ProtoReflect().Descriptor())
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// header is unisink.storage.v1.SnapshotHeader.
+type header struct {
+	format uint32
+	state  *ledger.State
+}
+
+func (h *header) visit(w *wire) {
+	w.u32(1, &h.format)
+	text(w, 2, &h.state.Namespace)
+	w.u64(3, &h.state.Incarnation)
+	w.u32(4, &h.state.FeatureLevel)
+	num(w, 5, &h.state.LastGeneration)
+	w.i64(6, &h.state.Floor)
+}
+
+// trailer is unisink.storage.v1.SnapshotTrailer.
+type trailer struct {
+	records   uint64
+	crc32c    uint32
+	stateHash []byte
+}
+
+func (t *trailer) visit(w *wire) {
+	w.u64(1, &t.records)
+	w.u32(2, &t.crc32c)
+	w.bytes(3, &t.stateHash)
+}
+
+// Numbers of unisink.storage.v1.SnapshotRecord.
+const (
+	recordNode = 1 + iota
+	recordPipeline
+	recordScope
+	recordTxn
+	recordTrailer
 )
 
 // snapshot is a state on its way to disk. It shares the machine's slices, which never change.
@@ -53,72 +84,56 @@ func writeSnapshot(w io.Writer, st ledger.State) error {
 		return err
 	}
 	stateHash := machine.Hash()
-	sum := crc32.New(castagnoli)
-	out := bufio.NewWriterSize(w, 64<<10)
-	both := io.MultiWriter(out, sum)
-	if err := writeMessage(both, toHeader(st)); err != nil {
-		return err
+	out := &snapshotWriter{w: bufio.NewWriterSize(w, 64<<10), sum: crc32.New(castagnoli)}
+	out.message(func(w *wire) { (&header{format: snapshotFormat, state: &st}).visit(w) })
+	writeRecords(out, recordNode, st.Nodes, node)
+	writeRecords(out, recordPipeline, st.Pipelines, pipeline)
+	writeRecords(out, recordScope, st.Scopes, scope)
+	writeRecords(out, recordTxn, st.Txns, txn)
+	end := trailer{records: out.records, crc32c: out.sum.Sum32(), stateHash: stateHash[:]}
+	out.message(func(w *wire) { one(w, recordTrailer, &end, func(w *wire, t *trailer) { t.visit(w) }) })
+	if out.err != nil {
+		return out.err
 	}
-	records := uint64(0)
-	err = eachRecord(st, func(r *storagev1.SnapshotRecord) error {
-		records++
-		return writeMessage(both, r)
-	})
-	if err != nil {
-		return err
-	}
-	trailer := &storagev1.SnapshotTrailer{Records: records, Crc32C: sum.Sum32(), StateHash: stateHash[:]}
-	if err := writeMessage(out, &storagev1.SnapshotRecord{Record: &storagev1.SnapshotRecord_Trailer{Trailer: trailer}}); err != nil {
-		return err
-	}
-	return out.Flush()
+	return out.w.Flush()
 }
 
-func writeMessage(w io.Writer, m proto.Message) error {
-	b, err := proto.Marshal(m)
-	if err != nil {
-		return err
-	}
-	if len(b) > recordLimit {
-		return fmt.Errorf("a record of %d bytes is larger than %d", len(b), recordLimit)
-	}
-	if _, err := w.Write(binary.AppendUvarint(nil, uint64(len(b)))); err != nil {
-		return err
-	}
-	_, err = w.Write(b)
-	return err
+// snapshotWriter writes messages and sums what it has written.
+type snapshotWriter struct {
+	w       *bufio.Writer
+	sum     hash.Hash32
+	records uint64
+	buf     []byte
+	err     error
 }
 
-func toHeader(st ledger.State) *storagev1.SnapshotHeader {
-	return &storagev1.SnapshotHeader{
-		Format: snapshotFormat, Namespace: st.Namespace, Incarnation: st.Incarnation,
-		FeatureLevel: st.FeatureLevel, LastGeneration: uint64(st.LastGeneration), Floor: st.Floor,
+func writeRecords[T any](out *snapshotWriter, number int, values []T, visit func(*wire, *T)) {
+	for i := range values {
+		out.message(func(w *wire) { one(w, number, &values[i], visit) })
+		out.records++
 	}
 }
 
-// eachRecord calls f with everything that does not stand in the header, in the state's order.
-func eachRecord(st ledger.State, f func(*storagev1.SnapshotRecord) error) error {
-	for _, n := range st.Nodes {
-		if err := f(&storagev1.SnapshotRecord{Record: &storagev1.SnapshotRecord_Node{Node: toNode(n)}}); err != nil {
-			return err
-		}
+// message writes one message behind its length; nothing after the first error.
+func (out *snapshotWriter) message(visit func(*wire)) {
+	if out.err != nil {
+		return
 	}
-	for _, p := range st.Pipelines {
-		if err := f(&storagev1.SnapshotRecord{Record: &storagev1.SnapshotRecord_Pipeline{Pipeline: toPipeline(p)}}); err != nil {
-			return err
-		}
+	w := wire{writing: true, out: out.buf[:0]}
+	visit(&w)
+	out.buf = w.out
+	switch {
+	case w.err != nil:
+		out.err = w.err
+		return
+	case len(w.out) > recordLimit:
+		out.err = fmt.Errorf("a record of %d bytes is larger than %d", len(w.out), recordLimit)
+		return
 	}
-	for _, s := range st.Scopes {
-		if err := f(&storagev1.SnapshotRecord{Record: &storagev1.SnapshotRecord_Scope{Scope: toScope(s)}}); err != nil {
-			return err
-		}
-	}
-	for _, t := range st.Txns {
-		if err := f(&storagev1.SnapshotRecord{Record: &storagev1.SnapshotRecord_Txn{Txn: toTxn(t)}}); err != nil {
-			return err
-		}
-	}
-	return nil
+	both := io.MultiWriter(out.w, out.sum)
+	_, err1 := both.Write(appendUvarint(nil, uint64(len(w.out))))
+	_, err2 := both.Write(w.out)
+	out.err = errors.Join(err1, err2)
 }
 
 // readSnapshot reads, checks and loads one whole snapshot.
@@ -128,29 +143,29 @@ func readSnapshot(r io.Reader) (*ledger.Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	var trailer *storagev1.SnapshotTrailer
+	var end *trailer
 	records := uint64(0)
 	before := uint32(0)
-	for ; trailer == nil; records++ {
+	for ; end == nil; records++ {
 		before = in.sum.Sum32()
-		if trailer, err = in.record(&st); err != nil {
+		if end, err = in.record(&st); err != nil {
 			return nil, fmt.Errorf("record %d: %w", records, err)
 		}
 	}
 	records-- // the trailer does not count itself
-	if trailer.GetRecords() != records || trailer.GetCrc32C() != before {
-		return nil, fmt.Errorf("%d records with checksum %08x, and the trailer says %d with %08x: damaged",
-			records, before, trailer.GetRecords(), trailer.GetCrc32C())
+	if end.records != records || end.crc32c != before {
+		return nil, fmt.Errorf("%w: %d records with checksum %08x, and the trailer says %d with %08x",
+			errDamaged, records, before, end.records, end.crc32c)
 	}
 	if _, err := in.r.ReadByte(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something follows the trailer: damaged")
+		return nil, fmt.Errorf("%w: something follows the trailer", errDamaged)
 	}
 	machine, err := ledger.Load(st)
 	if err != nil {
 		return nil, err
 	}
-	if got := machine.Hash(); !bytes.Equal(got[:], trailer.GetStateHash()) {
-		return nil, fmt.Errorf("the state has hash %x, and the trailer says %x: this version reads it differently", got, trailer.GetStateHash())
+	if got := machine.Hash(); !bytes.Equal(got[:], end.stateHash) {
+		return nil, fmt.Errorf("the state has hash %x, and the trailer says %x: this version reads it differently", got, end.stateHash)
 	}
 	return machine, nil
 }
@@ -162,54 +177,55 @@ type snapshotReader struct {
 }
 
 func (in *snapshotReader) header() (ledger.State, error) {
+	var st ledger.State
 	b, err := in.next()
 	if err != nil {
-		return ledger.State{}, err
+		return st, err
 	}
-	if err := headerSchema.check(b); err != nil {
-		return ledger.State{}, err
+	h := header{state: &st}
+	if err := decode(b, &h, func(w *wire, h *header) { h.visit(w) }); err != nil {
+		return st, err
 	}
-	var h storagev1.SnapshotHeader
-	if err := proto.Unmarshal(b, &h); err != nil {
-		return ledger.State{}, err
+	if h.format != snapshotFormat {
+		return st, fmt.Errorf("%w: format %d is not known to this version, which writes %d", errUnknownField, h.format, snapshotFormat)
 	}
-	if h.GetFormat() != snapshotFormat {
-		return ledger.State{}, fmt.Errorf("format %d is not known to this version, which writes %d", h.GetFormat(), snapshotFormat)
-	}
-	return ledger.State{
-		Namespace: h.GetNamespace(), Incarnation: h.GetIncarnation(), FeatureLevel: h.GetFeatureLevel(),
-		LastGeneration: ledger.Generation(h.GetLastGeneration()), Floor: h.GetFloor(),
-	}, nil
+	return st, nil
 }
 
 // record adds one record to st, or returns the trailer.
-func (in *snapshotReader) record(st *ledger.State) (*storagev1.SnapshotTrailer, error) {
+func (in *snapshotReader) record(st *ledger.State) (*trailer, error) {
 	b, err := in.next()
 	if err != nil {
 		return nil, err
 	}
-	if err := recordSchema.check(b); err != nil {
-		return nil, err
-	}
-	var p storagev1.SnapshotRecord
-	if err := proto.Unmarshal(b, &p); err != nil {
-		return nil, err
-	}
-	switch r := p.GetRecord().(type) {
-	case *storagev1.SnapshotRecord_Node:
-		st.Nodes = append(st.Nodes, fromNode(r.Node))
-	case *storagev1.SnapshotRecord_Pipeline:
-		st.Pipelines = append(st.Pipelines, fromPipeline(r.Pipeline))
-	case *storagev1.SnapshotRecord_Scope:
-		st.Scopes = append(st.Scopes, fromScope(r.Scope))
-	case *storagev1.SnapshotRecord_Txn:
-		st.Txns = append(st.Txns, fromTxn(r.Txn))
-	case *storagev1.SnapshotRecord_Trailer:
-		return r.Trailer, nil
-	default:
-		return nil, errors.New("empty record: damaged")
-	}
-	return nil, nil
+	var end *trailer
+	err = decode(b, st, func(w *wire, st *ledger.State) {
+		tag, _ := uvarint(w.in)
+		switch number := int(tag >> 3); number {
+		case recordNode:
+			addRecord(w, number, &st.Nodes, node)
+		case recordPipeline:
+			addRecord(w, number, &st.Pipelines, pipeline)
+		case recordScope:
+			addRecord(w, number, &st.Scopes, scope)
+		case recordTxn:
+			addRecord(w, number, &st.Txns, txn)
+		case recordTrailer:
+			end = &trailer{}
+			one(w, number, end, func(w *wire, t *trailer) { t.visit(w) })
+		default: // decode complains about it, and an empty record is
+			if w.in == "" {
+				w.fail(errDamaged, "empty record")
+			}
+		}
+	})
+	return end, err
+}
+
+func addRecord[T any](w *wire, number int, to *[]T, visit func(*wire, *T)) {
+	var v T
+	one(w, number, &v, visit)
+	*to = append(*to, v)
 }
 
 // next reads one message. A damaged length costs no more memory than there are bytes.
@@ -219,15 +235,14 @@ func (in *snapshotReader) next() ([]byte, error) {
 		return nil, noEOF(err)
 	}
 	if length > recordLimit {
-		return nil, fmt.Errorf("a length of %d bytes: damaged", length)
+		return nil, fmt.Errorf("%w: a length of %d bytes", errDamaged, length)
 	}
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, in.r, int64(length)); err != nil {
 		return nil, noEOF(err)
 	}
-	var prefix [binary.MaxVarintLen64]byte
-	in.sum.Write(binary.AppendUvarint(prefix[:0], length)) //nolint:errcheck // a hash never fails
-	in.sum.Write(b.Bytes())                                //nolint:errcheck // a hash never fails
+	in.sum.Write(appendUvarint(nil, length)) //nolint:errcheck // a hash never fails
+	in.sum.Write(b.Bytes())                  //nolint:errcheck // a hash never fails
 	return b.Bytes(), nil
 }
 
