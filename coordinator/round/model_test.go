@@ -9,18 +9,12 @@ import (
 	"github.com/unisink/unisink/coordinator/ledger"
 )
 
-// chooser makes the choices of a run; the property test and the test of the guards choose differently.
-type chooser interface {
-	pick(n int, what string) int // 0 <= result < n
-}
-
 // world is one generation: a ledger that enforces its rules, members that follow theirs, a network
 // that loses, doubles and reorders, and one machine per leader, the older ones still alive.
 type world struct {
-	choose chooser
-	off    guards
-	shape  shape
-	now    Time // of the world; every leader's clock has its own offset
+	off   guards
+	shape shape
+	now   Time // of the world; every leader's clock has its own offset
 
 	final    uint64 // the ledger
 	last     bool
@@ -34,6 +28,7 @@ type world struct {
 	doomed   bool            // a member has said no or lost
 	over     bool            // AllProven was given
 	err      error           // the first broken promise
+	quiet    bool            // keep no log
 	log      []string
 	reached  map[string]int // what happened how often
 }
@@ -42,6 +37,7 @@ type world struct {
 type shape struct {
 	solo, limited, wantFinish, wantLost bool
 	pending, leaders                    int
+	interval                            time.Duration
 }
 
 // simLeader is a leader, its machine and what is under way to and from it.
@@ -51,14 +47,42 @@ type simLeader struct {
 	m         *Machine
 	calls     []call
 	proposals []proposal
-	applied   []func(now Time) []Order // applied entries that the leader has not heard of yet
-	told      bool                     // Closed was given
+	applied   []entry // that the leader has not heard of yet
+	told      bool    // Closed was given
 }
 
 // call is a unary call under way to a leader.
 type call struct {
-	name string
-	do   func(m *Machine, now Time) []Order
+	member string
+	kind   callKind
+	vote   Vote
+	n      uint64
+}
+
+type callKind uint8
+
+const (
+	callVote callKind = iota
+	callWork
+	callProven
+)
+
+func (c call) String() string {
+	switch c.kind {
+	case callVote:
+		return fmt.Sprintf("%s votes %s for %d", c.member, c.vote.Kind, c.vote.N)
+	case callWork:
+		return c.member + " has work"
+	case callProven:
+		return fmt.Sprintf("%s has proven %d", c.member, c.n)
+	}
+	return "?"
+}
+
+// entry is an applied entry of the log; n 0 is the close.
+type entry struct {
+	n     uint64
+	final bool
 }
 
 type proposal struct {
@@ -80,7 +104,8 @@ type simMember struct {
 	outcome  uint64
 	proven   uint64
 	moved    int64
-	wantLast bool // solo: the next epoch it begins is the last
+	covered  int64 // of it, by barriers
+	wantLast bool  // solo: the next epoch it begins is the last
 	promises map[uint64]promise
 }
 
@@ -99,17 +124,12 @@ const (
 	modelTimeout = time.Hour
 )
 
-func newWorld(choose chooser, s shape, off guards) *world {
-	w := &world{choose: choose, off: off, shape: s, faults: true, barriers: map[uint64]bool{}, reached: map[string]int{}}
-	names := []string{"a*", "b*", "win", "sink"}
-	if s.solo {
-		names = []string{"all*"}
-	}
+func newWorld(names []string, s shape, off guards) *world {
+	w := &world{off: off, shape: s, faults: true, barriers: map[uint64]bool{}, reached: map[string]int{}}
 	for i, name := range names {
 		name, source := strings.CutSuffix(name, "*")
 		w.members = append(w.members, &simMember{i: i, name: name, source: source, promises: map[uint64]promise{}})
 	}
-	w.elect()
 	return w
 }
 
@@ -120,24 +140,28 @@ func (w *world) fail(format string, args ...any) {
 }
 
 func (w *world) note(format string, args ...any) {
-	w.log = append(w.log, fmt.Sprintf("%8s ", time.Duration(w.now))+fmt.Sprintf(format, args...))
+	if !w.quiet {
+		w.log = append(w.log, fmt.Sprintf("%8s ", time.Duration(w.now))+fmt.Sprintf(format, args...))
+	}
 }
 
 func (w *world) leader() *simLeader { return w.leaders[len(w.leaders)-1] }
 
 func (l *simLeader) clock(now Time) Time { return now + l.offset }
 
-// elect makes a new leader. What the older one had proposed is in the log by then, or never will be.
-func (w *world) elect() {
+// elect makes a new leader, whose clock is off by offset. What the older one had proposed is in the
+// log by then, or never will be.
+func (w *world) elect(offset Time, applies func() bool) {
 	if len(w.leaders) > 0 {
-		for old := w.leader(); len(old.proposals) > 0; {
-			w.resolve(old, 0, w.choose.pick(2, "old proposal applies") == 0)
+		for old := w.leader(); len(old.proposals) > 0 && w.err == nil; {
+			w.resolve(old, 0, applies(), false)
 		}
+		w.leader().proposals = nil // whatever it proposes again goes nowhere
 	}
-	l := &simLeader{term: uint64(len(w.leaders) + 1), offset: Time(w.choose.pick(1000, "clock")) * Time(time.Second)}
+	l := &simLeader{term: uint64(len(w.leaders) + 1), offset: offset}
 	c := Config{
 		Scope: ledger.ScopeID{Pipeline: "orders"}, Generation: 7, Final: w.final, FinalDecided: w.last,
-		Interval: 100 * time.Millisecond, PrepareTimeout: modelTimeout, CommitBudget: modelBudget,
+		Interval: w.shape.interval, PrepareTimeout: modelTimeout, CommitBudget: modelBudget,
 		MaxPending: w.shape.pending, Solo: w.shape.solo, Term: l.term,
 	}
 	for _, p := range w.members {
@@ -186,21 +210,73 @@ func (w *world) measured(p *simMember, n uint64) Vote {
 }
 
 func (w *world) sendVote(p *simMember, n uint64) {
-	v := w.measured(p, n)
-	w.send(p, fmt.Sprintf("vote %s %d", p.name, n), func(m *Machine, now Time) []Order { return m.Vote(p.name, p.name, v, now) })
+	w.send(p, call{member: p.name, kind: callVote, vote: w.measured(p, n)})
 }
 
-func (w *world) send(p *simMember, name string, do func(m *Machine, now Time) []Order) {
+func (w *world) send(p *simMember, c call) {
 	if p.leader != nil {
-		p.leader.calls = append(p.leader.calls, call{name, do})
+		p.leader.calls = append(p.leader.calls, c)
 	}
+}
+
+// deliver hands a call over; keep leaves it on its way to arrive once more.
+func (w *world) deliver(l *simLeader, k int, keep bool) {
+	c := l.calls[k]
+	if !keep {
+		l.calls = slices.Delete(l.calls, k, k+1)
+	}
+	w.note("%s, to %d", c, l.term)
+	now := l.clock(w.now)
+	switch c.kind {
+	case callVote:
+		w.obey(l, l.m.Vote(c.member, c.member, c.vote, now))
+	case callWork:
+		w.obey(l, l.m.Work(c.member, true, false, now))
+	case callProven:
+		w.obey(l, l.m.Proven(c.member, c.n, now))
+	}
+}
+
+// detach ends a member's stream.
+func (w *world) detach(p *simMember) {
+	w.note("stream of %s ends", p.name)
+	l := p.leader
+	p.leader, p.stream = nil, nil
+	w.obey(l, l.m.Detached(p.name, l.clock(w.now)))
+}
+
+func (w *world) finish() {
+	w.note("finish")
+	w.finishAt = true
+	l := w.leader()
+	w.obey(l, l.m.Finish(false, l.clock(w.now)))
+}
+
+// lose lets a member say that its undecided work is gone.
+func (w *world) lose(p *simMember) {
+	w.doomed = true
+	w.send(p, call{member: p.name, kind: callVote, vote: Vote{N: p.newest, Kind: Lost, Reason: "gone"}})
+}
+
+// hear tells a leader the next applied entry.
+func (w *world) hear(l *simLeader) {
+	e := l.applied[0]
+	l.applied = l.applied[1:]
+	if e.n == 0 {
+		l.told = true
+		w.obey(l, l.m.Closed(l.clock(w.now)))
+		return
+	}
+	w.obey(l, l.m.Decided(e.n, e.final, l.clock(w.now)))
 }
 
 // obey carries out a leader's orders and checks each of them.
 func (w *world) obey(l *simLeader, orders []Order) {
 	for _, o := range slices.Clone(orders) {
-		w.note("  %d orders %s", l.term, strings.TrimSpace(strings.ReplaceAll(text([]Order{o}), "\n", ";")))
-		w.reached[fmt.Sprintf("%T", o)]++
+		if !w.quiet {
+			w.note("  %d orders %s", l.term, strings.TrimSpace(strings.ReplaceAll(text([]Order{o}), "\n", ";")))
+			w.reached[fmt.Sprintf("%T", o)]++
+		}
 		if l.told {
 			w.fail("leader %d gives an order after the close", l.term)
 		}
@@ -219,7 +295,8 @@ func (w *world) obey(l *simLeader, orders []Order) {
 			l.proposals = append(l.proposals, proposal{decide: &o.Decide, n: o.Decide.Epoch.N})
 		case ProposeClose:
 			// An older leader may be startled by what a newer one has done; its proposals are void.
-			if l == w.leader() && !w.doomed && !(w.shape.limited && strings.Contains(o.Cause, "would expire")) {
+			due := w.doomed || w.shape.limited && strings.Contains(o.Cause, "would expire")
+			if l == w.leader() && !due {
 				w.fail("closed for no good reason: %s", o.Cause)
 			}
 			l.proposals = append(l.proposals, proposal{})
@@ -256,8 +333,8 @@ func (w *world) checkAllProven() {
 	}
 }
 
-// resolve is the log's answer to a proposal.
-func (w *world) resolve(l *simLeader, k int, applies bool) {
+// resolve is the log's answer to a proposal; the answer may be lost on its way back.
+func (w *world) resolve(l *simLeader, k int, applies, answerLost bool) {
 	p := l.proposals[k]
 	l.proposals = slices.Delete(l.proposals, k, k+1)
 	isClose := p.decide == nil
@@ -271,17 +348,14 @@ func (w *world) resolve(l *simLeader, k int, applies bool) {
 		w.note("applied: close at %d", w.final)
 		w.closed = true
 		w.reached["closed"]++
-		l.applied = append(l.applied, func(now Time) []Order {
-			l.told = true
-			return l.m.Closed(now)
-		})
+		l.applied = append(l.applied, entry{})
 	case w.closed || w.last || p.n != w.final+1:
 		w.note("refused: decide %d", p.n)
 		w.reached["refused"]++
 		w.unanswered(l, p)
 	default:
 		w.decide(l, p)
-		if w.faults && w.choose.pick(4, "answer lost") == 0 {
+		if answerLost {
 			w.unanswered(l, p)
 		}
 	}
@@ -319,5 +393,5 @@ func (w *world) decide(l *simLeader, p proposal) {
 	if open := l.m.epoch(p.n); open != nil && !open.ours {
 		w.reached["taken over and decided"]++
 	}
-	l.applied = append(l.applied, func(now Time) []Order { return l.m.Decided(p.n, d.Final, now) })
+	l.applied = append(l.applied, entry{p.n, d.Final})
 }
