@@ -124,7 +124,7 @@ func TestASnapshotRestoresEverythingInItsGroup(t *testing.T) {
 
 func dump(w *state.Windows[int64]) map[string]int64 {
 	out := map[string]int64{}
-	for _, s := range w.Starts() {
+	for _, s := range slices.Clone(w.Starts()) {
 		_ = w.At(s).Each(func(_ uint64, key []byte, acc *int64) error {
 			out[fmt.Sprintf("%d/%s", s, key)] = *acc
 			return nil

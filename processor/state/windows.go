@@ -8,6 +8,7 @@ const maxFree = 8
 // Windows holds a Table per open window, by the window's start. It is not safe for concurrent use.
 type Windows[A any] struct {
 	tables map[int64]*Table[A]
+	starts []int64 // ascending
 	free   []*Table[A]
 	// last is the window of the last At, since records of one window come together.
 	last      *Table[A]
@@ -21,38 +22,35 @@ func (w *Windows[A]) At(start int64) *Table[A] {
 	}
 	t := w.tables[start]
 	if t == nil {
-		if n := len(w.free); n > 0 {
-			t, w.free = w.free[n-1], w.free[:n-1]
-		} else {
-			t = new(Table[A])
-		}
-		if w.tables == nil {
-			w.tables = make(map[int64]*Table[A])
-		}
-		w.tables[start] = t
+		t = w.open(start)
 	}
 	w.last, w.lastStart = t, start
 	return t
 }
 
-// Starts lists the open windows, ascending.
-func (w *Windows[A]) Starts() []int64 {
-	out := make([]int64, 0, len(w.tables))
-	for s := range w.tables {
-		out = append(out, s)
+func (w *Windows[A]) open(start int64) *Table[A] {
+	t := new(Table[A])
+	if n := len(w.free); n > 0 {
+		t, w.free = w.free[n-1], w.free[:n-1]
 	}
-	slices.Sort(out)
-	return out
+	if w.tables == nil {
+		w.tables = make(map[int64]*Table[A])
+	}
+	w.tables[start] = t
+	i, _ := slices.BinarySearch(w.starts, start)
+	w.starts = slices.Insert(w.starts, i, start)
+	return t
 }
+
+// Starts lists the open windows, ascending; good until the next call of At, Drop or Reset.
+func (w *Windows[A]) Starts() []int64 { return w.starts }
 
 // First is the start of the earliest open window.
 func (w *Windows[A]) First() (start int64, ok bool) {
-	for s := range w.tables {
-		if !ok || s < start {
-			start, ok = s, true
-		}
+	if len(w.starts) == 0 {
+		return 0, false
 	}
-	return start, ok
+	return w.starts[0], true
 }
 
 // Drop forgets a window.
@@ -62,6 +60,9 @@ func (w *Windows[A]) Drop(start int64) {
 		return
 	}
 	delete(w.tables, start)
+	if i, ok := slices.BinarySearch(w.starts, start); ok {
+		w.starts = slices.Delete(w.starts, i, i+1)
+	}
 	if w.last == t {
 		w.last = nil
 	}
@@ -73,15 +74,7 @@ func (w *Windows[A]) Drop(start int64) {
 
 // Reset forgets everything.
 func (w *Windows[A]) Reset() {
-	for s := range w.tables {
-		w.Drop(s)
+	for len(w.starts) > 0 {
+		w.Drop(w.starts[len(w.starts)-1])
 	}
-}
-
-// Len counts the windows and the keys in all of them.
-func (w *Windows[A]) Len() (windows, keys int) {
-	for _, t := range w.tables {
-		keys += t.Len()
-	}
-	return len(w.tables), keys
 }

@@ -128,28 +128,31 @@ func (e *evaluator) bad(r *stream.Record, err error) {
 	}
 }
 
-// close takes the watermark at the cut. Without idle splits it is known; with them it lies somewhere
-// between the slowest split and the fastest.
+// close takes the watermark at the cut. Without idle splits it is known while some split goes on;
+// else it lies somewhere between the slowest split and the fastest.
 func (e *evaluator) close(drained bool) {
-	e.low, e.high = math.MaxInt64, math.MinInt64
+	if drained {
+		e.low, e.high = math.MaxInt64, math.MaxInt64
+		return
+	}
+	slowest, fastest, going := int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64)
 	for _, t := range e.splits {
-		if t.ended {
-			continue
-		}
 		mark := int64(math.MinInt64)
 		if t.spoken {
 			mark = t.newest - e.p.Disorder.Milliseconds()
 		}
-		e.low, e.high = min(e.low, mark), max(e.high, mark)
+		slowest, fastest = min(slowest, mark), max(fastest, mark)
+		if !t.ended {
+			going = min(going, mark)
+		}
 	}
-	if len(e.splits) == 0 {
-		e.low = math.MinInt64
-	}
-	if !e.p.Idle {
-		e.high = e.low
-	}
-	if drained {
-		e.low, e.high = math.MaxInt64, math.MaxInt64
+	switch {
+	case len(e.splits) == 0:
+		e.low, e.high = math.MinInt64, math.MinInt64
+	case !e.p.Idle && going < math.MaxInt64:
+		e.low, e.high = going, going
+	default:
+		e.low, e.high = slowest, fastest
 	}
 }
 

@@ -11,9 +11,9 @@ import (
 //
 // A split's watermark is its largest event time minus Disorder. The combined one is the least of
 // the splits that hold it back: all, but those that are idle and those that have ended. It never
-// falls. While every split is idle it stays where it is: silence everywhere is an outage as likely
-// as an end, and an outage must not make records late. When every split has ended it is
-// MaxWatermark.
+// falls. While every split is idle or has ended it stays where it is: silence everywhere is an outage
+// as likely as an end, and an outage must not make records late; and behind the last file of a
+// directory the next one may appear. It is MaxWatermark when the source itself has ended.
 //
 // A split that has never had a record holds the combined watermark at MinWatermark until it is
 // idle or has ended; then it counts for nothing until its first record.
@@ -133,18 +133,16 @@ func (m *Marks) Waited(heard int, millis int64) stream.Watermark {
 	return m.combined
 }
 
-// End says that a split has no more records, and returns the combined watermark.
+// End says that a split has no more records and holds nothing back, and returns the combined watermark.
 func (m *Marks) End(split int) stream.Watermark {
 	m.splits[split].ended = true
 	m.combine()
 	return m.combined
 }
 
-// EndAll says that no split has more records: the combined watermark is MaxWatermark.
+// EndAll says that the source has ended, or is to be taken for ended: the combined watermark is
+// MaxWatermark until Settle.
 func (m *Marks) EndAll() stream.Watermark {
-	for i := range m.splits {
-		m.splits[i].ended = true
-	}
 	m.combined = stream.MaxWatermark
 	return m.combined
 }
@@ -183,23 +181,14 @@ func (m *Marks) Snapshot() []Mark {
 
 // combine takes the least watermark of the splits that hold it back.
 func (m *Marks) combine() {
-	least := stream.MaxWatermark
-	holding, ended := 0, 0
+	least, holding := stream.MaxWatermark, false
 	for i := range m.splits {
-		s := &m.splits[i]
-		switch {
-		case s.ended:
-			ended++
-		case s.idle:
-		default:
-			holding++
+		if s := &m.splits[i]; !s.ended && !s.idle {
+			holding = true
 			least = min(least, s.own)
 		}
 	}
-	switch {
-	case holding > 0:
+	if holding {
 		m.combined = max(m.combined, least)
-	case ended == len(m.splits) && ended > 0:
-		m.combined = stream.MaxWatermark
 	}
 }
