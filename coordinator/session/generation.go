@@ -65,7 +65,6 @@ func (s *scope) adopt(ctx context.Context, rec ledger.GenerationRecord, opened *
 		ready: map[string]bool{}, waiting: map[uint64][]chan<- decision{},
 	}
 	s.gen = g
-	s.event(eventlog.GenerationOpened, ledger.Epoch{Generation: g.number}, "", rec.Cause)
 	for _, gm := range g.members {
 		m := s.member(gm.Member)
 		if m.instance == "" && s.lookedAt.IsZero() {
@@ -100,7 +99,11 @@ func (s *scope) place(ctx context.Context, m *member, st *unisinkv1.Standing) {
 	case inside && m.phase == unisinkv1.Phase_PHASE_RUNNING:
 		g.ready[m.name] = true
 		s.start(ctx, g)
-		s.obey(ctx, g, g.machine.Attached(m.name, standing(g, m, st), s.now()))
+		told := standing(g, m, st)
+		for _, v := range told.Votes {
+			s.event(eventlog.Vote, ledger.Epoch{Generation: g.number, N: v.N}, m.name, v.Kind.String()+", repeated")
+		}
+		s.obey(ctx, g, g.machine.Attached(m.name, told, s.now()))
 	case !inside && g.opened != nil && g.machine == nil:
 		s.push(m.stream, orderRestore(g.opened, m.name))
 		m.generation, m.phase = g.number, unisinkv1.Phase_PHASE_RESTORING
@@ -251,7 +254,7 @@ func (s *scope) proposeClose(ctx context.Context, g *generation, cause, halt str
 func (s *scope) closed(final uint64, cause string) {
 	g := s.gen
 	s.gen = nil
-	s.notBefore = time.Time{}
+	s.next.notBefore, s.next.why = time.Time{}, ""
 	if g.machine != nil {
 		g.machine.Closed(s.now())
 	}
@@ -265,7 +268,6 @@ func (s *scope) closed(final uint64, cause string) {
 		s.push(m.stream, orderClose(g.number, final, cause))
 		m.phase = unisinkv1.Phase_PHASE_IDLE
 	}
-	s.event(eventlog.GenerationClosed, ledger.Epoch{Generation: g.number, N: final}, "", cause)
 }
 
 func phaseName(p unisinkv1.Phase) string {

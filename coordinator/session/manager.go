@@ -30,7 +30,8 @@ type Log interface {
 type Config struct {
 	Log    Log
 	Logger *slog.Logger // default: nothing is logged
-	// Events hears what happens. It must not block. May be nil.
+	// Events hears what is not in the log: attachments and losses, starts, barriers, votes, sweeps.
+	// It must not block. May be nil.
 	Events func(eventlog.Event)
 	// NotLeader makes the status error that a node answers while it does not lead, with the hint
 	// to who does. Default: no hint.

@@ -58,8 +58,8 @@ func (s *scope) attach(ctx context.Context, a *stream) error {
 		if m.stream != nil {
 			m.stream.end(refuse(grpcerr.Slow, nil, "the process has attached again, on another stream"))
 		}
-	case m.living() && hasPast(a.req.GetStanding()):
-		return s.fence(a, m)
+	case m.instance != "" && hasPast(a.req.GetStanding()):
+		return s.fence(a, m) // its place was taken while it was away
 	case m.living() && a.req.GetNoWait():
 		return refuse(grpcerr.MemberAlive, map[string]string{grpcerr.MetaMember: m.name, grpcerr.MetaInstance: m.instance},
 			"member %s of scope %s is held by a living process (instance %s); stop it, or attach without no_wait to take over when it ends",

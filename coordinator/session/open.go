@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 // stepClosed does what is due while no generation is open: take over a changed specification, come
 // to the end of a stop or drain, open the next generation.
 func (s *scope) stepClosed(ctx context.Context, now time.Time) {
-	if s.sole || now.Before(s.notBefore) || !s.seen.found {
+	if s.next.flying || now.Before(s.next.notBefore) || !s.seen.found {
 		return
 	}
 	if f, changed := s.changedSpecification(); changed {
@@ -68,7 +69,8 @@ func (s *scope) open(ctx context.Context, cause string) {
 		m := s.members[d.Name]
 		b.Members = append(b.Members, ledger.MemberInstance{Member: d.Name, Instance: m.instance})
 		// A process that has been in a generation asked for its empty start then, and had it.
-		if m.stream.req.GetFromScratch() && m.generation == 0 {
+		before := m.generation != 0 || slices.Contains(s.seen.newest.Members, ledger.MemberInstance{Member: d.Name, Instance: m.instance})
+		if m.stream.req.GetFromScratch() && !before {
 			b.FromScratch = true
 		}
 	}
@@ -78,20 +80,20 @@ func (s *scope) open(ctx context.Context, cause string) {
 // proposeSole proposes what must not be proposed twice at a time. What it leads to is read from
 // the ledger, so that an answer that was lost costs time alone.
 func (s *scope) proposeSole(ctx context.Context, b ledger.Body) {
-	s.sole = true
+	s.next.flying = true
 	s.propose(ctx, b, func(ctx context.Context, res ledger.Result, err error) {
-		s.sole, s.backoff = false, ""
+		s.next = turn{}
 		s.refresh(ctx)
 		switch {
 		case err != nil:
-			s.notBefore = time.Now().Add(retryDelay)
+			s.next.notBefore = time.Now().Add(retryDelay)
 		case res.OK():
 		case res.Refusal == ledger.Backoff:
-			s.notBefore = time.UnixMilli(res.RetryAt)
-			s.backoff = res.Text
+			s.next.notBefore = time.UnixMilli(res.RetryAt)
+			s.next.why = res.Text
 		default:
-			s.notBefore = time.Now().Add(lookAgain)
-			s.backoff = res.Text
+			s.next.notBefore = time.Now().Add(lookAgain)
+			s.next.why = res.Text
 			s.r.m.c.Logger.InfoContext(ctx, "not now; trying again", obs.Scope(s.id.String()), obs.Cause(res.Text))
 		}
 	})
@@ -110,7 +112,7 @@ func (s *scope) missing() []string {
 
 // settle writes the last proofs to the log, then closes: a stop ends when it is proven.
 func (s *scope) settle(ctx context.Context, g *generation, now time.Time) {
-	if s.sole || now.Before(g.again) {
+	if now.Before(g.again) {
 		return
 	}
 	owing := map[string]bool{}
@@ -176,15 +178,15 @@ func (s *scope) waitingFor() string {
 	case v.pipeline.Desired == ledger.Stopped:
 		return fmt.Sprintf("pipeline %s to be started; it is stopped", v.pipeline.Name)
 	case v.unproven > 0 && (v.pipeline.Desired == ledger.Stopping || v.drained && v.pipeline.Desired == ledger.Draining):
-		return fmt.Sprintf("%d decided branches of scope %s to be proven, by their members or a resolver, before it counts as stopped", v.unproven, s.id)
+		return fmt.Sprintf("%d decided branches of scope %s to be proven, by their members or a resolver, before it counts as stopped; or start it again, and it is done at the restore", v.unproven, s.id)
 	case v.pipeline.Desired == ledger.Stopping:
 		return fmt.Sprintf("pipeline %s to be stopped", v.pipeline.Name)
 	case v.halted != "":
 		return fmt.Sprintf("scope %s to be resumed by an operator; it is halted: %s", s.id, v.halted)
 	case len(missing) > 0:
 		return fmt.Sprintf("%s of scope %s to attach", plural(missing), s.id)
-	case s.backoff != "":
-		return fmt.Sprintf("the next start at %s: %s", s.notBefore.UTC().Format("15:04:05.000 UTC"), s.backoff)
+	case s.next.why != "":
+		return fmt.Sprintf("the next start at %s: %s", s.next.notBefore.UTC().Format("15:04:05.000 UTC"), s.next.why)
 	}
 	return fmt.Sprintf("a generation of scope %s to open", s.id)
 }

@@ -83,7 +83,6 @@ func (m *Manager) Resolved(ctx context.Context, req *unisinkv1.ResolvedRequest) 
 	err := m.ask(ctx, id, func(ctx context.Context, s *scope) error {
 		n := req.GetProvenThrough()
 		if g := s.gen; g != nil && g.number == gen && g.machine != nil && n > 0 {
-			s.event(eventlog.Proven, ledger.Epoch{Generation: gen, N: n}, req.GetMember(), "")
 			s.obey(ctx, g, g.machine.Proven(req.GetMember(), n, s.now()))
 		}
 		return nil

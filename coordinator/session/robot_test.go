@@ -17,7 +17,7 @@ type robot struct {
 	w        *world
 	member   string
 	instance string
-	down     []*robot // where the source's barriers go
+	down     []*robot        // where the source's barriers go
 	ctx      context.Context // of the process
 	kill     context.CancelFunc
 	gone     chan struct{}

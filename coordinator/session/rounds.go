@@ -80,7 +80,6 @@ func (s *scope) decided(ctx context.Context, g *generation, n uint64, final bool
 	g.final, g.opened = n, nil
 	s.seen.newest.Final = n
 	s.decidedAt = time.Now()
-	s.event(eventlog.Decided, ledger.Epoch{Generation: g.number, N: n}, "", "committed")
 	g.answer(n, decision{outcome: ledger.Committed})
 	if g.machine != nil {
 		s.obey(ctx, g, g.machine.Decided(n, final, s.now()))

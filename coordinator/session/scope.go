@@ -40,15 +40,18 @@ type scope struct {
 	seen    seen
 	members map[string]*member
 	gen     *generation // the open generation, nil when none is
-	// flying counts proposals on their way; sole is the one kind of which only one may be.
-	flying int
-	sole   bool
-	// notBefore delays the next opening or change of the desired state; backoff says why.
+	flying  int         // proposals on their way
+	next    turn
+	waiting string // what the scope waits for, empty while it runs
+	// When the ledger was read last, and when an epoch was decided last.
+	lookedAt, decidedAt time.Time
+}
+
+// turn is the next change of the scope itself: an opening, a change of the desired state.
+type turn struct {
+	flying    bool // it is proposed; only one is at a time
 	notBefore time.Time
-	backoff   string
-	lookedAt  time.Time // when the ledger was read last
-	waiting   string    // what the scope waits for, empty while it runs
-	decidedAt time.Time
+	why       string // of the delay
 }
 
 // event is a step that a caller asks of the actor.
@@ -168,8 +171,8 @@ func (s *scope) nextWake() time.Time {
 		if !g.again.IsZero() {
 			earlier(g.again)
 		}
-	} else if s.notBefore.After(time.Now()) {
-		earlier(s.notBefore)
+	} else if s.next.notBefore.After(time.Now()) {
+		earlier(s.next.notBefore)
 	}
 	return next
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // Status is what the leader knows of a scope beyond the ledger.
@@ -80,6 +81,8 @@ func (s *scope) memberStatus(name string, now time.Time) MemberStatus {
 	switch {
 	case m.stream == nil:
 		st.WaitingFor = "the process to attach again"
+	case st.Phase != phaseName(unisinkv1.Phase_PHASE_RUNNING):
+		st.WaitingFor = s.waiting
 	case len(m.waiters) > 0:
 		st.WaitingFor = "instance " + m.waiters[0].instance + " waits for the name"
 	}
