@@ -88,7 +88,7 @@ func TestGuards_EachIsNeeded(t *testing.T) {
 			if seed, found := search(guard.off); found != guard.found {
 				t.Errorf("random runs found it: %v (seed %d), want %v", found, seed, guard.found)
 			}
-			if guard.walked && !walkFinds(guard.off) {
+			if guard.walked && !testing.Short() && !walkFinds(guard.off) {
 				t.Error("the walk through small cases did not find it")
 			}
 		})

@@ -76,7 +76,8 @@ type guards struct {
 	bound       bool // S5: no more than MaxPending
 }
 
-// New makes the machine of an open generation whose members are all ready or running. A caller that
+// New makes the machine of an open generation whose members are all ready or running, for this
+// leader's term; a leader that is elected again makes another one. A caller that
 // wants the generation to end calls Finish before the first Attached, so that a final barrier that
 // is ordered again says the same as the first time. Config holds at least one member.
 func New(c Config, now Time) *Machine {
@@ -105,8 +106,9 @@ func (m *Machine) Tick(now Time) []Order {
 	return m.advance(now)
 }
 
-// Attached says that a member has attached to this leader, for the first time or again. What the
-// standing says replaces what was thought to be known about what the member has heard.
+// Attached says that a member has attached to this leader, for the first time or again, and that it
+// runs: a member that was ready has been told to start. What the standing says replaces what was
+// thought to be known about what the member has heard.
 func (m *Machine) Attached(name string, s Standing, now Time) []Order {
 	m.begin()
 	i := m.index(name)

@@ -87,7 +87,7 @@ func (w player) step() {
 }
 
 func (w player) mishap(p *simMember) {
-	switch w.choose.pick(4, "mishap") {
+	switch w.choose.pick(5, "mishap") {
 	case 0:
 		if len(w.leaders) < w.shape.leaders {
 			w.elect()
@@ -103,6 +103,11 @@ func (w player) mishap(p *simMember) {
 	case 3:
 		if w.shape.wantLost && !w.doomed && p.newest > p.outcome {
 			w.lose(p)
+		}
+	case 4:
+		if w.shape.wantLost && w.chance(4, "lease is over") {
+			w.doomed = true
+			w.obey(w.leader(), w.leader().m.Close("a lease is over", "", w.leader().clock(w.now)))
 		}
 	}
 }
