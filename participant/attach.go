@@ -26,7 +26,7 @@ var (
 // attachAlways keeps the member attached to whoever leads, until ctx ends (nil) or a refusal that
 // trying again does not change.
 func (m *Member) attachAlways(ctx context.Context) error {
-	begun, pause, welcomed := time.Now(), route.NewBackOff(), false
+	begun, pause, welcomed, hints := time.Now(), route.NewBackOff(), false, 0
 	var said route.Answers
 	for ctx.Err() == nil {
 		addr, welcome, err := m.attachOnce(ctx)
@@ -49,12 +49,20 @@ func (m *Member) attachAlways(ctx context.Context) error {
 		if !welcome {
 			m.links.wait(waitingFor(err))
 		}
+		if route.Hinted(err) && hints < maxHints {
+			hints++
+			continue
+		}
+		hints = 0
 		if !route.Sleep(ctx, pause.NextBackOff()) {
 			return nil
 		}
 	}
 	return nil
 }
+
+// maxHints is how often in a row another node is asked at once because one named it.
+const maxHints = 2
 
 // waitingFor is a failed attempt in words, for Status.
 func waitingFor(err error) string {
@@ -151,6 +159,7 @@ func (m *Member) welcome(ctx context.Context, l *link, w *unisinkv1.Welcome, sen
 	m.mu.Unlock()
 	m.links.renewed(sent, w.GetLease())
 	m.links.attach(l)
+	m.generation().wake()
 	m.log.InfoContext(ctx, "attached", obs.Addr(l.addr), obs.Term(l.term))
 	m.kick()
 }

@@ -18,6 +18,7 @@ import (
 // epoch is one epoch of a member, from its first branch to the proof of its last.
 type epoch struct {
 	n            uint64
+	opened       time.Time // when its first branch was asked for
 	final        bool
 	contribution Contribution
 	shares       map[string]*share
@@ -62,7 +63,7 @@ func (g *generation) Branch(ctx context.Context, alias string) (Branch, error) {
 		return nil, fmt.Errorf("%w: member %s has no resource %q", ErrBug, g.m.cfg.Member, alias)
 	}
 	g.mu.Lock()
-	err := g.until(ctx, func() bool { return g.refuse() != nil || g.voted+1-g.proven <= g.set.maxPending })
+	err := g.until(ctx, func() bool { return g.refuse() != nil || g.voted+1-g.proven <= g.set.maxPending && !g.held() })
 	if err == nil {
 		err = g.refuse()
 	}
@@ -71,7 +72,7 @@ func (g *generation) Branch(ctx context.Context, alias string) (Branch, error) {
 		return nil, err
 	}
 	if g.current == nil {
-		g.current = &epoch{n: g.voted + 1, shares: map[string]*share{}}
+		g.current = &epoch{n: g.voted + 1, opened: time.Now(), shares: map[string]*share{}}
 	}
 	e := g.current
 	s := e.shares[alias]
@@ -88,6 +89,39 @@ func (g *generation) Branch(ctx context.Context, alias string) (Branch, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// held reports whether the epoch being written has grown too old to be added to; called with mu
+// held. Without it a member would write one epoch without end while no barrier comes: when no
+// leader is there, or, for a member that takes barriers, when others can't finish.
+func (g *generation) held() bool {
+	e := g.current
+	if e == nil {
+		return false
+	}
+	age, lease := time.Since(e.opened), g.m.links.leaseTime()
+	if age > g.set.interval && g.m.links.silent() {
+		return true // until a leader is found again, which is noted
+	}
+	takes := g.set.solo || g.barrier.ordered > 0
+	if !takes || g.barrier.newest >= e.n || age <= max(10*g.set.interval, lease) {
+		return false
+	}
+	if !g.work.has {
+		g.work.has = true // else no barrier would be ordered, and nothing else wakes the caller
+		g.m.kick()
+	}
+	return true
+}
+
+// wake makes those who wait look again.
+func (g *generation) wake() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note()
 }
 
 // begin starts a branch. What may pass is tried again; what does not ends the generation.

@@ -123,6 +123,13 @@ func (l *links) leaseTime() time.Duration {
 	return l.lease
 }
 
+// silent reports whether no leader has been heard for a lease.
+func (l *links) silent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.until.IsZero() && time.Now().After(l.until)
+}
+
 func (l *links) wait(what string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

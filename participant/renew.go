@@ -39,10 +39,14 @@ func (m *Member) renewAlways(ctx context.Context) {
 		if l == nil {
 			continue // Welcome kicks
 		}
+		silent := m.links.silent()
 		err := m.renewAt(ctx, l, m.links.leaseTime()/2)
 		switch {
 		case err == nil:
 			refused = 0
+			if silent {
+				m.generation().wake()
+			}
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrFenced):

@@ -123,7 +123,7 @@ func (r *Router) target(addr string) (Target, error) {
 		grpc.WithTransportCredentials(creds),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			// A node that restarts must be found again at once, so waits stay short.
-			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			Backoff:           grpcbackoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.3, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
 			MinConnectTimeout: 2 * time.Second,
 		}),
 		// Finds a peer that vanished without a word while a stream waits for orders.
@@ -192,7 +192,7 @@ func (r *Router) Close() error {
 // what every node answered, and wraps ErrUnreachable or ErrNotLeader (and the context's cause).
 func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.ClientConnInterface) error) error {
 	var said Answers
-	begun, pause := time.Now(), NewBackOff()
+	begun, pause, hints := time.Now(), NewBackOff(), 0
 	for {
 		target, err := r.Pick()
 		if err != nil {
@@ -212,6 +212,11 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 			return err
 		}
 		said.Add(target.Addr, err)
+		if Hinted(err) && hints < maxHints {
+			hints++
+			continue
+		}
+		hints = 0
 		wait := pause.NextBackOff()
 		if time.Since(begun)+wait > r.set.patience {
 			return said.Err()
@@ -220,6 +225,16 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 			return fmt.Errorf("%w: %w", context.Cause(ctx), said.Err())
 		}
 	}
+}
+
+// maxHints is how many hints are followed in a row without waiting: nodes that name each other
+// must not be asked in a circle at full speed.
+const maxHints = 2
+
+// Hinted reports whether err names another node to ask, which is worth doing at once.
+func Hinted(err error) bool {
+	var nl *NotLeaderError
+	return errors.As(err, &nl) && nl.Leader != "" && nl.Leader != nl.Node
 }
 
 // Invoke makes a unary call by Do.
@@ -244,12 +259,13 @@ func (r *Router) NewStream(ctx context.Context, desc *grpc.StreamDesc, method st
 	return stream, nil
 }
 
-// NewBackOff is how calls to coordinators wait between tries: 20 ms growing to 1 s, scattered by half.
+// NewBackOff is how calls to coordinators wait between tries: 20 ms growing to 1 s, scattered by
+// half. It grows slowly, so that a new leader is found soon: elections take about a second.
 func NewBackOff() *backoff.ExponentialBackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval:     20 * time.Millisecond,
 		RandomizationFactor: 0.5,
-		Multiplier:          1.7,
+		Multiplier:          1.3,
 		MaxInterval:         time.Second,
 	}
 }
