@@ -105,7 +105,10 @@ func checkResources(d ledger.MemberSpec, got []*unisinkv1.ResourceInfo) error {
 		declared = append(declared, r.Name+" ("+r.Kind+")")
 	}
 	for _, r := range got {
-		attached = append(attached, r.GetName()+" ("+r.GetKind()+")")
+		// An input has nothing to commit and leaves no debt; it is not declared.
+		if r.GetHasBranches() {
+			attached = append(attached, r.GetName()+" ("+r.GetKind()+")")
+		}
 	}
 	slices.Sort(declared)
 	slices.Sort(attached)

@@ -76,8 +76,8 @@ func TestRestartCommitsWhatWasDecidedAndPaysDebts(t *testing.T) {
 		})
 		old.die()
 		next := &robot{w: w, member: "sink", instance: "sink-2"}
-		robots[0].set(func() { robots[0].down = []*robot{next} })
 		next.run()
+		robots[0].set(func() { robots[0].down = []*robot{next} })
 		w.within(5*time.Second, "the next generation to decide", func() bool { return w.newest().Generation == 2 && w.newest().Final >= 2 })
 		w.log.view(func(m *ledger.Machine) {
 			u, d := m.ScopeOutstanding(scope0)
@@ -108,8 +108,8 @@ func TestDrainReachesItsEndThroughARestart(t *testing.T) {
 		robots[1].die()
 		w.desire(ledger.Draining)
 		next := &robot{w: w, member: "sink", instance: "sink-2"}
-		robots[0].set(func() { robots[0].down = []*robot{next} })
 		next.run()
+		robots[0].set(func() { robots[0].down = []*robot{next} })
 		w.within(10*time.Second, "stopped", func() bool { return w.pipeline().Desired == ledger.Stopped })
 		<-robots[0].gone
 		<-next.gone

@@ -156,11 +156,15 @@ func (m *Manager) Retired(parts []ledger.Retired) {
 	if r == nil {
 		return
 	}
+	byScope := map[ledger.ScopeID][]ledger.Retired{}
+	for _, p := range parts {
+		byScope[p.Scope] = append(byScope[p.Scope], p)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, p := range parts {
-		if s := r.scopes[p.Scope]; s != nil {
-			s.retire(p)
+	for id, parts := range byScope {
+		if s := r.scopes[id]; s != nil {
+			s.retire(parts)
 		}
 	}
 }

@@ -290,11 +290,11 @@ func (s *scope) abandon() {
 	}
 }
 
-// retire keeps a part that its member may delete until the actor hands it over. Called from
+// retire keeps the parts that members may delete until the actor hands them over. Called from
 // anywhere.
-func (s *scope) retire(p ledger.Retired) {
+func (s *scope) retire(parts []ledger.Retired) {
 	s.mu.Lock()
-	s.retired = append(s.retired, p)
+	s.retired = append(s.retired, parts...)
 	s.mu.Unlock()
 	s.poke()
 }
