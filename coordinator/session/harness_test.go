@@ -215,7 +215,7 @@ func (w *world) fall() {
 	depose := w.depose
 	w.mu.Unlock()
 	depose()
-	time.Sleep(10 * time.Millisecond) // calls that were under way come back
+	time.Sleep(10 * time.Millisecond) // of the bubble: calls that were under way come back
 }
 
 func (w *world) now() *Manager {
@@ -281,7 +281,7 @@ type link struct {
 func attachRequest(member, instance string) *unisinkv1.AttachRequest {
 	return &unisinkv1.AttachRequest{
 		Scope: &unisinkv1.Scope{Pipeline: pipelineName}, Member: member, Instance: instance, Fingerprint: "f1",
-		Resources: []*unisinkv1.ResourceInfo{{Name: "out", Kind: "memory"}},
+		Resources: []*unisinkv1.ResourceInfo{{Name: "out", Kind: "memory", HasBranches: true}},
 		Standing:  &unisinkv1.Standing{Phase: unisinkv1.Phase_PHASE_IDLE},
 	}
 }
