@@ -1,0 +1,170 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/participant"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func (a *app) cluster() *cli.Command {
+	return group("cluster", "the coordinator group itself",
+		&cli.Command{
+			Name: "bootstrap", Usage: "make a group out of new nodes; once",
+			ArgsUsage: "NAMESPACE",
+			Description: "Every node must be running and new. The namespace names the group in the resources\n" +
+				"it shares with others and never changes.",
+			Flags: []cli.Flag{
+				&cli.StringSliceFlag{Name: "node", Usage: "`ID=RAFT_ADDRESS,CLIENT_ADDRESS` of each node", Required: true},
+			},
+			Action: a.bootstrap,
+		},
+		&cli.Command{
+			Name: "status", Usage: "what each node knows of itself and of the leader", Action: a.clusterStatus,
+		},
+	)
+}
+
+func parseNode(s string) (*unisinkv1.Node, error) {
+	id, addrs, ok := strings.Cut(s, "=")
+	raft, client, ok2 := strings.Cut(addrs, ",")
+	if !ok || !ok2 || id == "" {
+		return nil, usagef("--node %q is not ID=RAFT_ADDRESS,CLIENT_ADDRESS", s)
+	}
+	for _, addr := range []string{raft, client} {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return nil, usagef("--node %q: %q is not host:port", s, addr)
+		}
+	}
+	return &unisinkv1.Node{Id: id, RaftAddress: raft, ClientAddress: client, Voter: true}, nil
+}
+
+func (a *app) bootstrap(c *cli.Context) error {
+	namespace, err := oneArg(c, "namespace")
+	if err != nil {
+		return err
+	}
+	req := &unisinkv1.BootstrapRequest{Namespace: namespace}
+	// A slice flag splits at commas, which stand inside a node.
+	parts := c.StringSlice("node")
+	for i := 0; i < len(parts); i++ {
+		text := parts[i]
+		if !strings.Contains(text, ",") && i+1 < len(parts) && !strings.Contains(parts[i+1], "=") {
+			i++
+			text += "," + parts[i]
+		}
+		n, err := parseNode(text)
+		if err != nil {
+			return err
+		}
+		req.Nodes = append(req.Nodes, n)
+	}
+	// The first node is asked, and no other: which one it is must not depend on who answers.
+	first := req.Nodes[0]
+	return a.withClientAt(c, []string{first.ClientAddress}, func(ctx context.Context, cl *participant.Client) error {
+		req.Meta = cl.NewMeta()
+		if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
+			return fmt.Errorf("bootstrap by node %s at %s: %w", first.Id, first.ClientAddress, err)
+		}
+		return a.show(c, map[string]any{"namespace": namespace, "nodes": len(req.Nodes)}, func() [][]string {
+			return [][]string{{"NAMESPACE", "NODES"}, {namespace, fmt.Sprint(len(req.Nodes))}}
+		})
+	})
+}
+
+// nodeAnswer is what one node said of itself, or why it said nothing.
+type nodeAnswer struct {
+	Address string                    `json:"address"`
+	Error   string                    `json:"error,omitempty"`
+	Status  *unisinkv1.StatusResponse `json:"status,omitempty"`
+}
+
+func (a *app) clusterStatus(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
+	defer cancel()
+	answers := askAll(ctx, coordinators(c))
+	healthy := 0
+	leader := false
+	for _, n := range answers {
+		if n.Status != nil {
+			healthy++
+			leader = leader || n.Status.GetLeader() != ""
+		}
+	}
+	if healthy == 0 {
+		return failf(CodeNoLeader, "no coordinator answered at %s; is one running there?", strings.Join(coordinators(c), ", "))
+	}
+	if err := a.show(c, answers, func() [][]string { return statusRows(answers) }); err != nil {
+		return err
+	}
+	switch {
+	case !leader:
+		return failf(CodeNoLeader, "no node leads: either the group is not bootstrapped, or a majority is down")
+	case healthy < len(answers):
+		return failf(CodeUnhealthy, "%d of %d nodes did not answer", len(answers)-healthy, len(answers))
+	}
+	return nil
+}
+
+// askAll asks the addresses given and every node that these name.
+func askAll(ctx context.Context, addresses []string) []nodeAnswer {
+	seen := map[string]bool{}
+	var answers []nodeAnswer
+	for len(addresses) > 0 {
+		batch := make([]nodeAnswer, len(addresses))
+		var wg sync.WaitGroup
+		for i, addr := range addresses {
+			seen[addr] = true
+			wg.Go(func() {
+				batch[i].Address = addr
+				st, err := askNode(ctx, addr)
+				if err != nil {
+					batch[i].Error = sentence(err)
+					return
+				}
+				batch[i].Status = st
+			})
+		}
+		wg.Wait()
+		answers = append(answers, batch...)
+		addresses = nil
+		for _, n := range batch {
+			for _, peer := range n.Status.GetNodes() {
+				if addr := peer.GetClientAddress(); !seen[addr] {
+					seen[addr] = true
+					addresses = append(addresses, addr)
+				}
+			}
+		}
+	}
+	return answers
+}
+
+func statusRows(answers []nodeAnswer) [][]string {
+	rows := [][]string{{"NODE", "ADDRESS", "STATE", "LEADER", "TERM", "APPLIED", "LOG", "SNAPSHOT", "NAMESPACE", "HASH"}}
+	for _, n := range answers {
+		if n.Status == nil {
+			rows = append(rows, []string{"?", n.Address, "no answer: " + n.Error, "", "", "", "", "", "", ""})
+			continue
+		}
+		s := n.Status
+		hash := s.GetStateHash()
+		if len(hash) > 12 {
+			hash = hash[:12]
+		}
+		rows = append(rows, []string{
+			s.GetNode(), n.Address, s.GetState(), dash(s.GetLeader()), fmt.Sprint(s.GetTerm()), fmt.Sprint(s.GetAppliedIndex()),
+			fmt.Sprint(s.GetLastIndex()), fmt.Sprint(s.GetSnapshotIndex()), dash(s.GetNamespace()), hash,
+		})
+	}
+	return rows
+}

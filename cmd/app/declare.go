@@ -1,0 +1,83 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/unisink/unisink/cmd/orders"
+	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// OrdersPipeline is the demo's pipeline, for `run orders`.
+func OrdersPipeline() Pipeline {
+	return Pipeline{
+		Name: orders.Name, Text: orders.Text,
+		Flags: append(ordersFlags(), &cli.DurationFlag{Name: "epoch", Value: time.Second, Usage: "`TIME` between barriers"}),
+		Run: func(ctx context.Context, rc RunContext) error {
+			cfg := ordersConfig(rc.Flags)
+			cfg.Logger = rc.Logger
+			p, err := orders.New(cfg)
+			if err != nil {
+				return err
+			}
+			return RunPipeline(ctx, rc, p, rc.Flags.Duration("epoch"))
+		},
+	}
+}
+
+// RunPipeline declares a pipeline to the coordinator, or finds it declared, and runs it.
+func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoch time.Duration) error {
+	if epoch < 20*time.Millisecond {
+		return usagef("an epoch of %s is too short; at least 20ms", epoch)
+	}
+	spec, err := p.Spec(ctx)
+	if err != nil {
+		return err
+	}
+	if err := declare(ctx, rc, spec, epoch); err != nil {
+		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
+	}
+	return p.Run(ctx, processor.RunConfig{
+		Coordinators: rc.Coordinators, NoWait: rc.NoWait, FromScratch: rc.FromScratch, Logger: rc.Logger,
+	})
+}
+
+// declare makes the pipeline known. One that is known already is left as it is: its settings are
+// the operator's, and whether this specification fits is judged when the member attaches.
+func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time.Duration) (err error) {
+	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: rc.Coordinators, Actor: "run", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	_, err = cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: spec.Name})
+	if err == nil || status.Code(err) != codes.NotFound {
+		return err
+	}
+	req := &unisinkv1.PutPipelineRequest{Meta: cl.NewMeta(), Pipeline: &unisinkv1.Pipeline{
+		Name: spec.Name, Fingerprint: spec.Fingerprint, Shards: 1, KeyGroups: spec.KeyGroups,
+		Desired:  unisinkv1.DesiredState_DESIRED_STATE_RUNNING,
+		Settings: &unisinkv1.PipelineSettings{EpochIntervalMs: epoch.Milliseconds()},
+	}}
+	for _, m := range spec.Members {
+		w := &unisinkv1.MemberSpec{Name: m.Name, Source: m.Source}
+		for _, r := range m.Resources {
+			w.Resources = append(w.Resources, &unisinkv1.ResourceSpec{Name: r.Name, Kind: r.Kind})
+		}
+		req.Pipeline.Members = append(req.Pipeline.Members, w)
+	}
+	_, err = cl.Pipelines().PutPipeline(ctx, req)
+	if reason, _ := grpcerr.Reason(err); reason == grpcerr.Stale {
+		return nil // another process declared it in this moment
+	}
+	return err
+}

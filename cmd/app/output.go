@@ -1,0 +1,91 @@
+package app
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v2"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+)
+
+var wireJSON = protojson.MarshalOptions{Multiline: true, Indent: "  ", UseProtoNames: true, EmitUnpopulated: true}
+
+// show prints v as JSON or, by default, rows as a table; the first row is the header.
+func (a *app) show(c *cli.Context, v any, rows func() [][]string) error {
+	switch f := c.String("output"); f {
+	case "json":
+		return a.printJSON(v)
+	case "table":
+		a.printTable(rows())
+		return nil
+	default:
+		return usagef("--output %q is not table or json", f)
+	}
+}
+
+func (a *app) printJSON(v any) error {
+	var text []byte
+	var err error
+	if m, ok := v.(proto.Message); ok {
+		text, err = wireJSON.Marshal(m)
+	} else {
+		text, err = json.MarshalIndent(v, "", "  ")
+	}
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	_, err = fmt.Fprintln(a.out, string(text))
+	return err
+}
+
+func (a *app) printTable(rows [][]string) {
+	t := table.NewWriter()
+	t.SetOutputMirror(a.out)
+	style := table.StyleLight
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft = ""
+	style.Box.PaddingRight = "  "
+	t.SetStyle(style)
+	for i, r := range rows {
+		row := make(table.Row, len(r))
+		for j, cell := range r {
+			row[j] = cell
+		}
+		if i == 0 {
+			t.AppendHeader(row)
+		} else {
+			t.AppendRow(row)
+		}
+	}
+	t.SuppressTrailingSpaces()
+	t.Render()
+}
+
+// ago shows an age for people.
+func ago(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "-"
+	case d < time.Second:
+		return fmt.Sprintf("%dms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1fs", d.Seconds())
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func enumWord(s, prefix string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s, prefix), "_", " "))
+}

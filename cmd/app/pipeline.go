@@ -1,0 +1,158 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/participant"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func (a *app) pipeline() *cli.Command {
+	return group("pipeline", "named dataflows",
+		&cli.Command{Name: "list", Usage: "all pipelines and how they stand", Action: a.pipelineList},
+		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
+		&cli.Command{
+			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
+			Flags:  []cli.Flag{&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"}},
+			Action: a.pipelineStop,
+		},
+	)
+}
+
+func (a *app) pipelineList(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().ListPipelines(ctx, &unisinkv1.ListPipelinesRequest{})
+		if err != nil {
+			return err
+		}
+		return a.show(c, r, func() [][]string {
+			rows := [][]string{{"PIPELINE", "DESIRED", "SCOPE", "STATE", "GENERATION", "DECIDED", "IN DOUBT", "LAG"}}
+			for _, p := range r.GetPipelines() {
+				for _, s := range p.GetScopes() {
+					rows = append(rows, []string{
+						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), scopeState(s),
+						fmt.Sprint(s.GetGeneration()), fmt.Sprintf("%d.%d", s.GetGeneration(), s.GetFinal()),
+						fmt.Sprintf("%d open, %d unfinished", s.GetRoundsOpen(), s.GetUnfinished()), lagText(s),
+					})
+				}
+			}
+			return rows
+		})
+	})
+}
+
+func (a *app) pipelineShow(c *cli.Context) error {
+	name, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
+		if err != nil {
+			return err
+		}
+		return a.show(c, r, func() [][]string {
+			rows := [][]string{{"SCOPE", "STATE", "RESTORE POINT", "MEMBER", "INSTANCE", "PHASE", "LEASE LEFT", "LAG", "WAITS FOR"}}
+			for _, s := range r.GetScopes() {
+				for _, m := range s.GetMembers() {
+					rows = append(rows, []string{
+						scopeText(s.GetScope()), scopeState(s), epochText(s.GetRestorePoint()), m.GetName(), dash(shorten(m.GetInstance())),
+						dash(m.GetPhase()), ago(time.Duration(m.GetLeaseLeftMs()) * time.Millisecond), numberOrDash(m.GetLag()), dash(m.GetWaitingFor()),
+					})
+				}
+			}
+			return rows
+		})
+	})
+}
+
+func (a *app) pipelineStop(c *cli.Context) error {
+	name, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
+			Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_STOPPING,
+		})
+		if err != nil {
+			return err
+		}
+		desired := r.GetPipeline().GetDesired()
+		for !c.Bool("no-wait") && desired != unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
+			select {
+			case <-ctx.Done():
+				return failf(CodeDeadline, "pipeline %s is told to stop, and had not finished within %s; `unisink pipeline show %s` says what it waits for", name, c.Duration("timeout"), name)
+			case <-time.After(100 * time.Millisecond):
+			}
+			g, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
+			if err != nil {
+				return err
+			}
+			desired = g.GetPipeline().GetDesired()
+		}
+		return a.show(c, map[string]string{"pipeline": name, "desired": desiredWord(desired)}, func() [][]string {
+			return [][]string{{"PIPELINE", "DESIRED"}, {name, desiredWord(desired)}}
+		})
+	})
+}
+
+func scopeText(s *unisinkv1.Scope) string { return fmt.Sprintf("%s/%d", s.GetPipeline(), s.GetShard()) }
+
+func epochText(e *unisinkv1.Epoch) string {
+	if e == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%d.%d", e.GetGeneration(), e.GetN())
+}
+
+func desiredWord(d unisinkv1.DesiredState) string { return enumWord(d.String(), "DESIRED_STATE_") }
+
+// scopeState is one word for people: what the scope does, or why it does nothing.
+func scopeState(s *unisinkv1.ScopeStatus) string {
+	switch {
+	case s.GetHalted() != "":
+		return "halted: " + s.GetHalted()
+	case s.GetOpen():
+		for _, m := range s.GetMembers() {
+			if m.GetPhase() != "running" {
+				return "starting"
+			}
+		}
+		return "running"
+	case s.GetGeneration() == 0:
+		return "never ran"
+	default:
+		return "closed: " + s.GetCause()
+	}
+}
+
+func lagText(s *unisinkv1.ScopeStatus) string {
+	lag := int64(-1)
+	for _, m := range s.GetMembers() {
+		lag = max(lag, m.GetLag())
+	}
+	return numberOrDash(lag)
+}
+
+func numberOrDash(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func shorten(instance string) string {
+	if short, _, ok := strings.Cut(instance, "-"); ok {
+		return short
+	}
+	return instance
+}

@@ -1,0 +1,75 @@
+package app
+
+import (
+	"errors"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/coordinator"
+	"github.com/unisink/unisink/coordinator/raftnode"
+)
+
+func (a *app) serve() *cli.Command {
+	return &cli.Command{
+		Name: "serve", Usage: "run one coordinator node",
+		Description: "A new node waits for `unisink cluster bootstrap`. Addresses are loopback unless certificates\n" +
+			"are given or --insecure is said.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "node", EnvVars: []string{"UNISINK_NODE"}, Usage: "`ID` of the node, for the life of its data directory", Required: true},
+			&cli.StringFlag{Name: "data", EnvVars: []string{"UNISINK_DATA"}, Usage: "`DIR` for log, snapshots and identity", Required: true},
+			&cli.StringFlag{Name: "client", EnvVars: []string{"UNISINK_CLIENT"}, Value: "127.0.0.1:7400", Usage: "`ADDRESS` that members and tools use"},
+			&cli.StringFlag{Name: "client-advertise", EnvVars: []string{"UNISINK_CLIENT_ADVERTISE"}, Usage: "`ADDRESS` given to others; default --client"},
+			&cli.StringFlag{Name: "raft", EnvVars: []string{"UNISINK_RAFT"}, Value: "127.0.0.1:7401", Usage: "`ADDRESS` that other nodes use"},
+			&cli.StringFlag{Name: "raft-advertise", EnvVars: []string{"UNISINK_RAFT_ADVERTISE"}, Usage: "`ADDRESS` given to other nodes; default --raft"},
+			&cli.StringFlag{Name: "http", EnvVars: []string{"UNISINK_HTTP"}, Usage: "`ADDRESS` of /livez, /readyz and /metrics; none by default"},
+			&cli.StringFlag{Name: "tls-cert", EnvVars: []string{"UNISINK_TLS_CERT"}, Usage: "`FILE` with the node's certificate (PEM)"},
+			&cli.StringFlag{Name: "tls-key", EnvVars: []string{"UNISINK_TLS_KEY"}, Usage: "`FILE` with its key"},
+			&cli.StringFlag{Name: "tls-ca", EnvVars: []string{"UNISINK_TLS_CA"}, Usage: "`FILE` with the authority of all nodes"},
+			&cli.BoolFlag{Name: "insecure", EnvVars: []string{"UNISINK_INSECURE"}, Usage: "allow plain text on addresses reachable from outside"},
+			&cli.DurationFlag{Name: "heartbeat", EnvVars: []string{"UNISINK_HEARTBEAT"}, Value: 500 * time.Millisecond, Usage: "`TIME` without a word from the leader after which a node calls for votes"},
+			&cli.DurationFlag{Name: "keep", EnvVars: []string{"UNISINK_KEEP"}, Value: time.Hour, Usage: "how long resolved history stays readable"},
+			&cli.BoolFlag{Name: "reflection", EnvVars: []string{"UNISINK_REFLECTION"}, Usage: "let tools list the gRPC services"},
+		},
+		Action: a.serveNode,
+	}
+}
+
+func (a *app) serveNode(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	log, err := a.logger(c)
+	if err != nil {
+		return err
+	}
+	cfg := coordinator.Config{
+		NodeID: c.String("node"), DataDir: c.String("data"), Logger: log,
+		RaftBind: c.String("raft"), RaftAdvertise: c.String("raft-advertise"),
+		ClientBind: c.String("client"), ClientAdvertise: c.String("client-advertise"), HTTPBind: c.String("http"),
+		Insecure: c.Bool("insecure"), Reflection: c.Bool("reflection"),
+		HeartbeatTimeout: c.Duration("heartbeat"), KeepFor: c.Duration("keep"),
+	}
+	if err := loadTLS(c, &cfg); err != nil {
+		return err
+	}
+	if err := cfg.Validate(); err != nil {
+		return withCode(CodeUsage, err)
+	}
+	n, err := coordinator.New(cfg)
+	if err != nil {
+		return startError(err)
+	}
+	return n.Run(c.Context)
+}
+
+// startError gives what an operator can mend its exit code.
+func startError(err error) error {
+	switch {
+	case errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
+		errors.Is(err, coordinator.ErrAddressInUse):
+		return withCode(CodeRefused, err)
+	default:
+		return err
+	}
+}

@@ -1,0 +1,95 @@
+package app
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/cmd/orders"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/verify"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func (a *app) verify() *cli.Command {
+	return &cli.Command{
+		Name: "verify", Usage: "recompute the outputs of a pipeline from its input, and compare", ArgsUsage: "PIPELINE",
+		Description: "Everything is judged up to the last epoch that is proven. The verdict is clean, broken, or\n" +
+			"undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.",
+		Flags: append(ordersFlags(),
+			&cli.BoolFlag{Name: "drained", Usage: "the pipeline was drained, so every window has fired"},
+		),
+		Action: a.runVerify,
+	}
+}
+
+// ordersFlags say where the compiled-in pipeline reads and writes.
+func ordersFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+		&cli.StringFlag{Name: "from", Value: "orders", Usage: "`TOPIC` to read"},
+		&cli.StringFlag{Name: "to", Value: "order-totals", Usage: "`TOPIC` to write"},
+		&cli.StringFlag{Name: "dir", Value: "order-totals", Usage: "`DIR` to write"},
+	}
+}
+
+func ordersConfig(c *cli.Context) orders.Config {
+	return orders.Config{Brokers: c.StringSlice("brokers"), From: c.String("from"), To: c.String("to"), Dir: c.String("dir")}
+}
+
+func (a *app) runVerify(c *cli.Context) error {
+	name, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	if name != orders.Name {
+		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s", name, orders.Name)
+	}
+	var cut verify.Cut
+	err = a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().ProvenCut(ctx, &unisinkv1.ProvenCutRequest{Pipeline: name})
+		if err != nil {
+			return err
+		}
+		cut = orders.Cut(r, c.Bool("drained"))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	report, err := orders.Verify(c.Context, ordersConfig(c), cut)
+	if err != nil {
+		return err
+	}
+	if err := a.show(c, report, func() [][]string { return reportRows(report) }); err != nil {
+		return err
+	}
+	if report.Verdict != verify.Clean {
+		return failf(CodeUnhealthy, "the verdict is %s", report.Verdict)
+	}
+	return nil
+}
+
+const shownCases = 20
+
+// reportRows shows the verdict, and at most some of each kind of case.
+func reportRows(r verify.Report) [][]string {
+	rows := [][]string{
+		{"VERDICT", "RECORDS", "WINDOWS", "MISSING", "DOUBLED", "DIFFERENT", "UNDETERMINABLE"},
+		{string(r.Verdict), fmt.Sprint(r.Records), fmt.Sprint(r.Windows), fmt.Sprint(len(r.Missing)), fmt.Sprint(len(r.Doubled)), fmt.Sprint(len(r.Different)), fmt.Sprint(len(r.Undeterminable))},
+	}
+	for _, k := range []struct {
+		what  string
+		cases []verify.Case
+	}{{"missing", r.Missing}, {"doubled", r.Doubled}, {"different", r.Different}, {"undeterminable", r.Undeterminable}} {
+		for i, x := range k.cases {
+			if i == shownCases {
+				rows = append(rows, []string{k.what, fmt.Sprintf("and %d more; -o json shows all", len(k.cases)-i)})
+				break
+			}
+			rows = append(rows, []string{k.what, "in " + x.Sink, "key " + x.Key, "window " + x.Window, x.Why})
+		}
+	}
+	return rows
+}

@@ -1,0 +1,210 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// startServices starts the broker and three nodes, and makes a group of them.
+func (d *demo) startServices(ctx context.Context) error {
+	var err error
+	if d.broker, err = freeAddress(); err != nil {
+		return err
+	}
+	kafka, err := d.crew.start("kafka", "dev", "kafka", "--listen", d.broker)
+	if err != nil {
+		return err
+	}
+	var addresses []string
+	for i := range 3 {
+		n := &node{id: fmt.Sprintf("n%d", i+1)}
+		if n.client, err = freeAddress(); err != nil {
+			return err
+		}
+		if n.raft, err = freeAddress(); err != nil {
+			return err
+		}
+		if err := d.startNode(n); err != nil {
+			return err
+		}
+		d.nodes = append(d.nodes, n)
+		addresses = append(addresses, n.client)
+	}
+	for i, addr := range append([]string{d.broker}, addresses...) {
+		if err := d.awaitPort(ctx, addr, append([]*proc{kafka}, d.nodeProcs()...)[i]); err != nil {
+			return d.explain(err)
+		}
+	}
+	if d.client, err = newClient(addresses...); err != nil {
+		return err
+	}
+	if err := d.bootstrap(ctx); err != nil {
+		return d.explain(err)
+	}
+	if err := d.c.Workload.Prepare(ctx, d.broker, filepath.Join(d.dir, "out")); err != nil {
+		return d.explain(fmt.Errorf("prepare the workload: %w", err))
+	}
+	return nil
+}
+
+func (d *demo) startNode(n *node) (err error) {
+	n.proc, err = d.crew.start(n.id, "serve", "--node", n.id, "--data", filepath.Join(d.dir, n.id),
+		"--client", n.client, "--raft", n.raft, "--log-level", "debug", "--log-format", "json")
+	return err
+}
+
+func (d *demo) bootstrap(ctx context.Context) error {
+	cl, err := newClient(d.nodes[0].client)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: "demo"}
+	for _, n := range d.nodes {
+		req.Nodes = append(req.Nodes, &unisinkv1.Node{Id: n.id, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
+	}
+	if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
+		return fmt.Errorf("bootstrap the group: %w", err)
+	}
+	return nil
+}
+
+// reviveNodes starts nodes again that were killed.
+func (d *demo) reviveNodes(ctx context.Context) error {
+	for _, n := range d.nodes {
+		if n.proc.alive() {
+			continue
+		}
+		// Long enough dead for the others to have to do without it.
+		if err := sleep(ctx, time.Second); err != nil {
+			return err
+		}
+		if err := d.startNode(n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *demo) nodeProcs() []*proc {
+	out := make([]*proc, len(d.nodes))
+	for i, n := range d.nodes {
+		out[i] = n.proc
+	}
+	return out
+}
+
+func (d *demo) awaitPort(ctx context.Context, addr string, p *proc) error {
+	end := time.Now().Add(15 * time.Second)
+	for {
+		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
+		if err == nil {
+			return conn.Close()
+		}
+		if !p.alive() {
+			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, p.err)
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%s did not answer at %s within 15 s: %w", p.name, addr, err)
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// roles asks the nodes who leads.
+func (d *demo) roles(ctx context.Context) (leader *node, followers []*node, err error) {
+	end := time.Now().Add(15 * time.Second)
+	for {
+		leader, followers = nil, nil
+		st, err := d.status(ctx)
+		if err == nil {
+			for _, n := range d.nodes {
+				if n.id == st.GetLeader() {
+					leader = n
+				} else if n.proc.alive() {
+					followers = append(followers, n)
+				}
+			}
+			if leader != nil && len(followers) == 2 {
+				return leader, followers, nil
+			}
+		}
+		if time.Now().After(end) {
+			return nil, nil, fmt.Errorf("the group had no leader and two followers within 15 s (last answer: %v)", err)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func (d *demo) status(ctx context.Context) (*unisinkv1.StatusResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return d.client.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+}
+
+func (d *demo) pipeline(ctx context.Context) (*unisinkv1.GetPipelineResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	return d.client.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: d.pipelineName()})
+}
+
+// await asks until it holds.
+func (d *demo) await(ctx context.Context, limit time.Duration, what string, holds func(*unisinkv1.GetPipelineResponse) bool) error {
+	end := time.Now().Add(limit)
+	for {
+		p, err := d.pipeline(ctx)
+		if err == nil && holds(p) {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("waited %s for %s (last answer: %v, error: %v)", limit, what, p, err)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitEpochs waits until n epochs of the newest generation are decided and the group is whole.
+func (d *demo) awaitEpochs(ctx context.Context, n uint64) error {
+	return d.await(ctx, 20*time.Second, fmt.Sprintf("%d decided epochs", n), func(p *unisinkv1.GetPipelineResponse) bool {
+		for _, s := range p.GetScopes() {
+			if s.GetOpen() && s.GetFinal() >= n {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// logTails is the last lines of every child's log.
+func (d *demo) logTails(lines int) string {
+	files, err := filepath.Glob(filepath.Join(d.dir, "*.log"))
+	if err != nil {
+		return err.Error()
+	}
+	var out bytes.Buffer
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			fmt.Fprintf(&out, "%s: %v\n", filepath.Base(f), err)
+			continue
+		}
+		rows := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+		for _, r := range rows[max(0, len(rows)-lines):] {
+			fmt.Fprintf(&out, "%s: %s\n", filepath.Base(f), r)
+		}
+	}
+	return out.String()
+}

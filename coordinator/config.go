@@ -1,0 +1,103 @@
+package coordinator
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/raftnode"
+)
+
+// Config is every setting of a coordinator node.
+type Config struct {
+	// NodeID names the node within its group for the life of its data directory.
+	NodeID string
+	// DataDir holds log, snapshots and identity; made if missing.
+	DataDir string
+
+	// RaftBind is where other nodes reach this one; RaftAdvertise (default RaftBind) is what they dial.
+	RaftBind, RaftAdvertise string
+	// ClientBind serves gRPC; ClientAdvertise (default ClientBind) is what members and tools dial.
+	ClientBind, ClientAdvertise string
+	// HTTPBind serves /livez, /readyz and /metrics; empty: not served.
+	HTTPBind string
+
+	// RaftTLS secures the port between nodes. Nil is allowed on loopback, or with Insecure.
+	RaftTLS *raftnode.TLSConfig
+	// ClientTLS secures the gRPC port, and ForwardTLS calls from here to other nodes' gRPC port.
+	ClientTLS, ForwardTLS *tls.Config
+	// Insecure allows plain text on addresses that are reachable from outside.
+	Insecure bool
+	// Reflection lets tools list the gRPC services.
+	Reflection bool
+
+	Logger *slog.Logger // default slog.Default
+
+	// HeartbeatTimeout without a word from the leader lets a follower call for votes; default 500ms.
+	HeartbeatTimeout time.Duration
+	// SnapshotThreshold is the number of log entries between snapshots; default 8192.
+	SnapshotThreshold uint64
+	// RetireEvery is how often resolved history is looked at; KeepFor is how long it stays; defaults 1m and 1h.
+	RetireEvery, KeepFor time.Duration
+	// HandTimeout is the deadline of an announced transaction that names none; default 1m.
+	HandTimeout time.Duration
+	// EventMemory is how many events a node remembers for watchers; default 4096.
+	EventMemory int
+}
+
+func (c Config) withDefaults() Config {
+	if c.RaftAdvertise == "" {
+		c.RaftAdvertise = c.RaftBind
+	}
+	if c.ClientAdvertise == "" {
+		c.ClientAdvertise = c.ClientBind
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.EventMemory <= 0 {
+		c.EventMemory = 4096
+	}
+	return c
+}
+
+// Validate reports every mistake at once, those of the raft port excepted, which New reports.
+func (c Config) Validate() error {
+	var errs []error
+	for _, a := range []struct {
+		what, addr string
+		secure     bool
+	}{
+		{"client address", c.ClientBind, c.ClientTLS != nil},
+		{"HTTP address", c.HTTPBind, false},
+	} {
+		if a.addr == "" && a.what == "HTTP address" {
+			continue
+		}
+		host, _, err := net.SplitHostPort(a.addr)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the %s %q is not host:port", a.what, a.addr))
+			continue
+		}
+		if !a.secure && !c.Insecure && !loopback(host) {
+			errs = append(errs, fmt.Errorf("the %s %q is reachable from outside without TLS; bind it to 127.0.0.1, configure certificates, or say --insecure", a.what, a.addr))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c Config) raft() raftnode.Config {
+	return raftnode.Config{
+		NodeID: c.NodeID, DataDir: c.DataDir, RaftBind: c.RaftBind, RaftAdvertise: c.RaftAdvertise,
+		TLS: c.RaftTLS, Insecure: c.Insecure, Logger: c.Logger,
+		HeartbeatTimeout: c.HeartbeatTimeout, SnapshotThreshold: c.SnapshotThreshold,
+	}
+}
+
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}

@@ -1,0 +1,222 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/unisink/unisink/coordinator/eventlog"
+	"github.com/unisink/unisink/coordinator/finish"
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/raftnode"
+	"github.com/unisink/unisink/coordinator/server"
+	"github.com/unisink/unisink/coordinator/session"
+	"github.com/unisink/unisink/internal/obs"
+)
+
+// ErrAddressInUse is wrapped when another process listens where this node wants to.
+var ErrAddressInUse = errors.New("address in use")
+
+// Coordinator is one node. Made by New, it runs once.
+type Coordinator struct {
+	c        Config
+	node     *raftnode.Node
+	events   *eventlog.Log
+	sessions *session.Manager
+	// hints is set once sessions hears effects; entries are applied before that, while the node opens.
+	hints    atomic.Pointer[session.Manager]
+	finisher *finish.Finisher
+	server   *server.Server
+}
+
+// New opens the data directory and every port, so that a mistake is told before anything runs.
+func New(c Config) (*Coordinator, error) {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	co := &Coordinator{c: c, events: eventlog.New(c.EventMemory, c.Logger.With(obs.Node(c.NodeID)))}
+	client, err := listen(c.ClientBind, "clients")
+	if err != nil {
+		return nil, err
+	}
+	var web net.Listener
+	if c.HTTPBind != "" {
+		if web, err = listen(c.HTTPBind, "HTTP"); err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+	}
+	rc := c.raft()
+	rc.Effects = co.effects
+	if co.node, err = raftnode.Open(rc); err != nil {
+		errs := []error{err, client.Close()}
+		if web != nil {
+			errs = append(errs, web.Close())
+		}
+		return nil, errors.Join(errs...)
+	}
+	co.build(client, web)
+	return co, nil
+}
+
+func (co *Coordinator) build(client, web net.Listener) {
+	unknown := func(err error) bool { return errors.Is(err, raftnode.ErrUnknown) }
+	edge := node{co.node, co.c.NodeID}
+	co.sessions = session.New(session.Config{
+		Log: co.node, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown,
+		NotLeader: func() error { return server.NotLeader(edge) },
+	})
+	co.hints.Store(co.sessions)
+	co.finisher = finish.New(finish.Config{
+		Log: co.node, Logger: co.c.Logger, Retired: co.sessions.Retired, RetireEvery: co.c.RetireEvery, KeepFor: co.c.KeepFor,
+	})
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	co.server = server.New(server.Config{
+		Node: edge, Sessions: co.sessions, Events: co.events, Ages: co.finisher.Ages, Logger: co.c.Logger, Registry: registry,
+		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
+		HandTimeout: co.c.HandTimeout, Unknown: unknown,
+		NotLeader: func(err error) bool {
+			return errors.Is(err, raftnode.ErrNotLeader) || errors.Is(err, raftnode.ErrNotBootstrapped)
+		},
+	})
+}
+
+func listen(addr, whom string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, fmt.Errorf("%w: another process listens at %s, where this node should serve %s", ErrAddressInUse, addr, whom)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listen for %s at %s: %w", whom, addr, err)
+	}
+	return l, nil
+}
+
+// Run works until ctx ends or the node must not go on. The order of the end: leading stops, then
+// the edge, then the log.
+func (co *Coordinator) Run(ctx context.Context) error {
+	// The log outlives what uses it.
+	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopNode()
+	nodeDone := make(chan error, 1)
+	go func() { nodeDone <- co.node.Run(nodeCtx) }()
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return co.server.Run(ctx) })
+	g.Go(func() error { return co.follow(ctx) })
+	g.Go(func() error {
+		select {
+		case err := <-nodeDone:
+			nodeDone <- err
+			if err == nil {
+				err = errors.New("the replicated log stopped")
+			}
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	err := g.Wait()
+	stopNode()
+	return errors.Join(err, <-nodeDone)
+}
+
+// follow leads while this node leads, one term at a time.
+func (co *Coordinator) follow(ctx context.Context) error {
+	stop := func() error { return nil }
+	// Only the newest state of leadership is delivered, and after a Barrier of the term.
+	defer func() { _ = stop() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return stop()
+		case l := <-co.node.Leadership():
+			if err := stop(); err != nil {
+				return err
+			}
+			stop = func() error { return nil }
+			co.server.SetServing(true)
+			if l.Leader {
+				co.events.Add(eventlog.Event{Kind: eventlog.Leader, Term: l.Term, Text: co.c.NodeID + " leads"})
+				stop = co.lead(ctx, l.Term)
+			}
+		}
+	}
+}
+
+// lead starts the leader's duties and returns what ends them and waits.
+func (co *Coordinator) lead(ctx context.Context, term uint64) func() error {
+	ctx, cancel := context.WithCancel(ctx)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return co.sessions.Lead(ctx, term) })
+	g.Go(func() error { return co.finisher.Run(ctx) })
+	var done error
+	ended := false
+	return func() error {
+		if !ended {
+			cancel()
+			done, ended = g.Wait(), true
+		}
+		return done
+	}
+}
+
+// effects are hints from applied entries, on every node; it never blocks.
+func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
+	if m := co.hints.Load(); m != nil {
+		m.Effects(effects)
+	}
+	for _, e := range effects {
+		ev := eventlog.Event{Scope: e.Scope, Epoch: e.Epoch, Text: e.Text, Index: index}
+		switch e.Kind {
+		case ledger.EffectDecided:
+			ev.Kind = eventlog.Decided
+		case ledger.EffectClosed:
+			ev.Kind = eventlog.GenerationClosed
+		case ledger.EffectOpened:
+			ev.Kind = eventlog.GenerationOpened
+		case ledger.EffectResolved:
+			ev.Kind = eventlog.Proven
+		case ledger.EffectHalted:
+			ev.Kind = eventlog.Halted
+		case ledger.EffectHeuristic:
+			ev.Kind = eventlog.Heuristic
+		case ledger.EffectTxn:
+			ev.Kind, ev.Text = eventlog.Transaction, string(e.Txn)
+		default:
+			continue
+		}
+		co.events.Add(ev)
+	}
+}
+
+// node gives the edge its view of the replicated log.
+type node struct {
+	*raftnode.Node
+	id string
+}
+
+// NodeStatus is what the node knows of itself.
+func (n node) NodeStatus() server.NodeStatus {
+	s := n.Status()
+	out := server.NodeStatus{
+		ID: n.id, State: s.State, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
+		SnapshotIndex: s.SnapshotIndex, Bootstrapped: s.Bootstrapped, Voters: s.Voters,
+	}
+	if !s.Bootstrapped {
+		out.State = "not bootstrapped"
+	}
+	if !s.LastContact.IsZero() {
+		out.LeaderSilent = time.Since(s.LastContact)
+	}
+	return out
+}

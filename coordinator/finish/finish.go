@@ -1,0 +1,163 @@
+// Package finish is leader only: it sees to work that nobody's next step would end by itself.
+// Hand-run transactions past their deadline are aborted in the log, resolved history is retired,
+// and what is unfinished is counted by age for those who must be alarmed. Branches of living
+// members are finished by the members; what dead ones left comes back to them, or to a
+// resolver, through the ledger's own lists.
+package finish
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/obs"
+)
+
+// Proposer is the replicated log as this package needs it.
+type Proposer interface {
+	// Propose returns when the command was applied, refused, or its outcome is unknown.
+	Propose(ctx context.Context, c ledger.Command) (ledger.Result, error)
+	// View reads the state of this node.
+	View(read func(*ledger.Machine))
+}
+
+// Config says how often; zero values take the defaults.
+type Config struct {
+	Log    Proposer
+	Logger *slog.Logger
+	// Retired is told which state parts may be deleted. It must not block.
+	Retired func([]ledger.Retired)
+	// Tick between looks at what is outstanding; default 1 s.
+	Tick time.Duration
+	// RetireEvery between two Retire commands; default 1 min.
+	RetireEvery time.Duration
+	// KeepFor is how long resolved history stays readable; default 1 h.
+	KeepFor time.Duration
+	// ProposeTimeout bounds the wait for one command; default 5 s. Its end means unknown.
+	ProposeTimeout time.Duration
+}
+
+// Ages is what is in doubt, as the last look found it.
+type Ages struct {
+	// Unfinished branches, and the age of the oldest.
+	Unfinished int
+	Oldest     time.Duration
+	// Debts unpaid, and the age of the oldest.
+	Debts      int
+	OldestDebt time.Duration
+	// Announced transactions that are undecided.
+	Announced int
+}
+
+// Finisher is made once and runs while its node leads.
+type Finisher struct {
+	c    Config
+	mu   sync.Mutex // guards ages; held for memory only
+	ages Ages
+}
+
+// New fills in the defaults.
+func New(c Config) *Finisher {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	def(&c.Tick, time.Second)
+	def(&c.RetireEvery, time.Minute)
+	def(&c.KeepFor, time.Hour)
+	def(&c.ProposeTimeout, 5*time.Second)
+	if c.Retired == nil {
+		c.Retired = func([]ledger.Retired) {}
+	}
+	return &Finisher{c: c}
+}
+
+// Ages returns what the last look found; zero on a node that does not lead.
+func (f *Finisher) Ages() Ages {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.ages
+}
+
+// Run works while this node leads; it returns when ctx ends.
+func (f *Finisher) Run(ctx context.Context) error {
+	tick := time.NewTicker(f.c.Tick)
+	defer tick.Stop()
+	defer f.setAges(Ages{})
+	lastRetire := time.Now()
+	for {
+		if err := f.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			f.c.Logger.WarnContext(ctx, "outstanding work not moved on; trying again", obs.Err(err))
+		}
+		if time.Since(lastRetire) >= f.c.RetireEvery {
+			lastRetire = time.Now()
+			if err := f.retire(ctx); err != nil && ctx.Err() == nil {
+				f.c.Logger.WarnContext(ctx, "history not retired; trying again", obs.Err(err))
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// look counts what is outstanding and aborts announced transactions whose deadline has passed.
+func (f *Finisher) look(ctx context.Context, now time.Time) error {
+	var out ledger.Outstanding
+	f.c.Log.View(func(m *ledger.Machine) { out = m.Outstanding() })
+	a := Ages{Unfinished: len(out.Unfinished), Debts: len(out.Debts), Announced: len(out.Announced)}
+	age := func(since int64) time.Duration { return max(0, now.Sub(time.UnixMilli(since))) }
+	for _, u := range out.Unfinished {
+		a.Oldest = max(a.Oldest, age(u.Since))
+	}
+	for _, d := range out.Debts {
+		a.OldestDebt = max(a.OldestDebt, age(d.Since))
+	}
+	f.setAges(a)
+	var errs []error
+	for _, t := range out.Announced {
+		if t.Deadline > now.UnixMilli() {
+			continue
+		}
+		// Whether it is still undecided is judged by the entry, not by this look.
+		why := "undecided at its deadline"
+		if err := f.propose(ctx, ledger.PresumeAbort{Txn: t.ID, Why: why}, nil); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (f *Finisher) retire(ctx context.Context) error {
+	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds()}, func(r ledger.Result) {
+		if len(r.Retired) > 0 {
+			f.c.Retired(r.Retired)
+		}
+	})
+}
+
+func (f *Finisher) propose(ctx context.Context, b ledger.Body, applied func(ledger.Result)) error {
+	ctx, cancel := context.WithTimeout(ctx, f.c.ProposeTimeout)
+	defer cancel()
+	r, err := f.c.Log.Propose(ctx, ledger.Command{Actor: "coordinator", Body: b})
+	if err != nil {
+		return err
+	}
+	// A refusal says that somebody else was quicker, which is as good.
+	if r.OK() && applied != nil {
+		applied(r)
+	}
+	return nil
+}
+
+func (f *Finisher) setAges(a Ages) {
+	f.mu.Lock()
+	f.ages = a
+	f.mu.Unlock()
+}

@@ -1,0 +1,78 @@
+package server
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/grpcerr"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// The states of NodeStatus that the edge branches on.
+const stateLeader = "leader"
+
+type cluster struct {
+	unisinkv1.UnimplementedClusterServer
+	s *Server
+}
+
+// Bootstrap makes a group out of nodes that have none; the node that is asked must be one of them.
+func (c *cluster) Bootstrap(ctx context.Context, req *unisinkv1.BootstrapRequest) (*unisinkv1.BootstrapResponse, error) {
+	if err := ledger.CheckName("namespace", req.GetNamespace(), ledger.MaxNamespace); err != nil {
+		return nil, invalid("%v", err)
+	}
+	self := c.s.c.Node.NodeStatus()
+	if self.Bootstrapped {
+		return nil, grpcerr.New(codes.AlreadyExists, grpcerr.Stale,
+			fmt.Sprintf("node %s belongs to a group already; bootstrap is done once, on new nodes", self.ID), nil)
+	}
+	nodes := make([]ledger.Node, 0, len(req.GetNodes()))
+	found := false
+	for _, n := range req.GetNodes() {
+		if n.GetId() == "" || n.GetRaftAddress() == "" || n.GetClientAddress() == "" {
+			return nil, invalid("node %q needs an id, a raft address and a client address", n.GetId())
+		}
+		found = found || n.GetId() == self.ID
+		nodes = append(nodes, ledger.Node{ID: n.GetId(), RaftAddress: n.GetRaftAddress(), ClientAddress: n.GetClientAddress(), FeatureLevel: ledger.CurrentFeatureLevel})
+	}
+	if !found {
+		return nil, invalid("the list of nodes lacks %s, which was asked", self.ID)
+	}
+	if err := c.s.c.Node.Bootstrap(ctx, req.GetNamespace(), nodes); err != nil {
+		return nil, c.s.proposalError(err)
+	}
+	return &unisinkv1.BootstrapResponse{}, nil
+}
+
+// Status answers from this node's own knowledge.
+func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.StatusResponse, error) {
+	n := c.s.c.Node
+	st := n.NodeStatus()
+	leader, leaderAddr := n.Leader()
+	out := &unisinkv1.StatusResponse{
+		Node: st.ID, Leader: leader, LeaderClientAddress: leaderAddr, Term: st.Term, State: st.State,
+		LastIndex: st.LastIndex, AppliedIndex: st.AppliedIndex, SnapshotIndex: st.SnapshotIndex,
+		LeaderSilentMs: st.LeaderSilent.Milliseconds(),
+	}
+	voters := map[string]bool{}
+	for _, v := range st.Voters {
+		voters[v] = true
+	}
+	n.View(func(m *ledger.Machine) {
+		out.Namespace, out.Incarnation = m.Namespace()
+		out.FeatureLevel = m.FeatureLevel()
+		hash := m.Hash()
+		out.StateHash = hex.EncodeToString(hash[:])
+		for _, node := range m.Nodes() {
+			out.Nodes = append(out.Nodes, &unisinkv1.Node{
+				Id: node.ID, RaftAddress: node.RaftAddress, ClientAddress: node.ClientAddress,
+				FeatureLevel: node.FeatureLevel, Version: node.Version, Voter: voters[node.ID],
+			})
+		}
+	})
+	return out, nil
+}

@@ -1,0 +1,115 @@
+package server
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/unisink/unisink/internal/grpcerr"
+)
+
+// hopHeader marks a forwarded call, so that two nodes that each take the other for the leader
+// do not send it to and fro.
+const hopHeader = "unisink-forwarded"
+
+// forwarder sends unary calls that need the leader to it.
+type forwarder struct {
+	node  Node
+	creds credentials.TransportCredentials
+	dial  func(context.Context, string) (net.Conn, error)
+
+	mu    sync.Mutex // guards conns; held for memory only
+	conns map[string]*grpc.ClientConn
+}
+
+func newForwarder(n Node, creds credentials.TransportCredentials, dial func(context.Context, string) (net.Conn, error)) *forwarder {
+	return &forwarder{node: n, creds: creds, dial: dial, conns: map[string]*grpc.ClientConn{}}
+}
+
+// needsLeader reports whether a call is answered by the leader alone. Session is not: members
+// follow the hint themselves, so that a lease never hangs on a third node.
+func needsLeader(method string) bool {
+	return strings.HasPrefix(method, "/unisink.v1.Pipelines/") || strings.HasPrefix(method, "/unisink.v1.Transactions/")
+}
+
+// unary answers here on the leader, and elsewhere hands the call on.
+func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	if !needsLeader(info.FullMethod) {
+		return handler(ctx, req)
+	}
+	st := f.node.NodeStatus()
+	if st.State == stateLeader {
+		return handler(ctx, req)
+	}
+	id, addr := f.node.Leader()
+	md, _ := metadata.FromIncomingContext(ctx)
+	if addr == "" || id == st.ID || len(md.Get(hopHeader)) > 0 {
+		return nil, NotLeader(f.node)
+	}
+	conn, err := f.conn(addr)
+	if err != nil {
+		return nil, grpcerr.New(codes.Unavailable, grpcerr.NotLeader, "leader "+id+" at "+addr+" cannot be dialled: "+err.Error(),
+			map[string]string{grpcerr.MetaLeader: addr})
+	}
+	resp, err := newResponse(info.FullMethod)
+	if err != nil {
+		return nil, err
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, hopHeader, st.ID)
+	if err := conn.Invoke(ctx, info.FullMethod, req, resp); err != nil {
+		return nil, err // the leader's status, as it is
+	}
+	return resp, nil
+}
+
+func (f *forwarder) conn(addr string) (*grpc.ClientConn, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.conns[addr]; c != nil {
+		return c, nil
+	}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(f.creds)}
+	target := addr
+	if f.dial != nil {
+		opts = append(opts, grpc.WithContextDialer(f.dial))
+		target = "passthrough:///" + addr
+	}
+	c, err := grpc.NewClient(target, opts...) // connects when it is first used
+	if err != nil {
+		return nil, err
+	}
+	f.conns[addr] = c
+	return c, nil
+}
+
+func (f *forwarder) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.conns {
+		_ = c.Close() // nothing is under way any more
+	}
+	f.conns = map[string]*grpc.ClientConn{}
+}
+
+// newResponse makes an empty response message of a method.
+func newResponse(fullMethod string) (proto.Message, error) {
+	name := protoreflect.FullName(strings.ReplaceAll(strings.TrimPrefix(fullMethod, "/"), "/", "."))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(name)
+	if err != nil {
+		return nil, err
+	}
+	t, err := protoregistry.GlobalTypes.FindMessageByName(d.(protoreflect.MethodDescriptor).Output().FullName())
+	if err != nil {
+		return nil, err
+	}
+	return t.New().Interface(), nil
+}

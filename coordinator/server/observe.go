@@ -1,0 +1,149 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/internal/obs"
+)
+
+// metrics of the edge; what is in doubt is read from the last look of the finisher.
+type metrics struct {
+	calls   *prometheus.CounterVec
+	seconds *prometheus.HistogramVec
+}
+
+func newMetrics(c Config) *metrics {
+	m := &metrics{
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: obs.MetricCalls, Help: "Calls answered, by method and status code.",
+		}, []string{obs.LabelMethod, obs.LabelCode}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: obs.MetricCallLatency, Help: "Time to answer a unary call.",
+			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
+		}, []string{obs.LabelMethod}),
+	}
+	labelled := func(name, help string, labels prometheus.Labels, read func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, read)
+	}
+	gauge := func(name, help string, read func() float64) prometheus.Collector { return labelled(name, help, nil, read) }
+	c.Registry.MustRegister(m.calls, m.seconds,
+		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.Ages().Unfinished) }),
+		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.Ages().Oldest.Seconds() }),
+		gauge(obs.MetricDebts, "Sweep debts unpaid, as the leader sees it.", func() float64 { return float64(c.Ages().Debts) }),
+		gauge(obs.MetricLeader, "1 on the node that leads.", func() float64 {
+			if c.Node.NodeStatus().State == stateLeader {
+				return 1
+			}
+			return 0
+		}),
+		gauge(obs.MetricTerm, "Raft term.", func() float64 { return float64(c.Node.NodeStatus().Term) }),
+		gauge(obs.MetricApplied, "Index of the last entry applied here.", func() float64 { return float64(c.Node.NodeStatus().AppliedIndex) }),
+		gauge(obs.MetricApplyLag, "Entries in the log and not applied here.", func() float64 {
+			st := c.Node.NodeStatus()
+			return float64(st.LastIndex - min(st.AppliedIndex, st.LastIndex))
+		}),
+		gauge(obs.MetricPipelines, "Pipelines in the ledger.", func() (n float64) {
+			c.Node.View(func(m *ledger.Machine) { n = float64(len(m.Pipelines())) })
+			return n
+		}),
+	)
+	return m
+}
+
+func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	start := time.Now()
+	resp, err := handler(ctx, req)
+	m.seconds.WithLabelValues(info.FullMethod).Observe(time.Since(start).Seconds())
+	m.calls.WithLabelValues(info.FullMethod, status.Code(err).String()).Inc()
+	return resp, err
+}
+
+func (m *metrics) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	err := handler(srv, ss)
+	m.calls.WithLabelValues(info.FullMethod, status.Code(err).String()).Inc()
+	return err
+}
+
+// recovered turns a panic in a handler into an answer and an alarm; the state machine's own
+// panics are not caught here, they happen where entries are applied and stop the process.
+func recovered(log *slog.Logger, method string, what any) error {
+	log.Error("handler panicked; this is a bug", slog.String("method", method), slog.Any("panic", what), slog.String("stack", string(debug.Stack())))
+	return grpcerr.New(codes.Internal, "", fmt.Sprintf("%s failed by a bug in the coordinator; its log says more", method), nil)
+}
+
+func recoverUnary(log *slog.Logger) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = recovered(log, info.FullMethod, p)
+			}
+		}()
+		return handler(ctx, req)
+	}
+}
+
+func recoverStream(log *slog.Logger) grpc.StreamServerInterceptor {
+	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = recovered(log, info.FullMethod, p)
+			}
+		}()
+		return handler(srv, ss)
+	}
+}
+
+// Ready reports whether this node can serve: it belongs to a group and knows a leader.
+func (s *Server) Ready() error {
+	st := s.c.Node.NodeStatus()
+	if !st.Bootstrapped {
+		return fmt.Errorf("node %s is not bootstrapped", st.ID)
+	}
+	if id, _ := s.c.Node.Leader(); id == "" {
+		return fmt.Errorf("node %s knows no leader", st.ID)
+	}
+	return nil
+}
+
+// SetServing sets what the gRPC health service answers.
+func (s *Server) SetServing(ok bool) {
+	st := healthpb.HealthCheckResponse_NOT_SERVING
+	if ok {
+		st = healthpb.HealthCheckResponse_SERVING
+	}
+	s.health.SetServingStatus("", st)
+}
+
+func (s *Server) newHTTP() *http.Server {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Ready(); err != nil {
+			say(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		say(w, http.StatusOK, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.c.Registry, promhttp.HandlerOpts{}))
+	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+}
+
+// say writes a short answer; a caller that has gone is nobody's error.
+func say(w http.ResponseWriter, code int, text string) {
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, text)
+}

@@ -1,0 +1,247 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/session"
+	"github.com/unisink/unisink/coordinator/wire"
+	"github.com/unisink/unisink/internal/grpcerr"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+type pipelines struct {
+	unisinkv1.UnimplementedPipelinesServer
+	s *Server
+}
+
+// PutPipeline makes a pipeline, or changes the one whose revision the request names.
+func (p *pipelines) PutPipeline(ctx context.Context, req *unisinkv1.PutPipelineRequest) (*unisinkv1.PutPipelineResponse, error) {
+	r, err := p.s.propose(ctx, req.GetMeta(), ledger.PutPipeline{Pipeline: wire.Pipeline(req.GetPipeline())})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.PutPipelineResponse{Pipeline: pipelineOf(r)}, nil
+}
+
+// GetPipeline shows a pipeline and how its scopes stand.
+func (p *pipelines) GetPipeline(_ context.Context, req *unisinkv1.GetPipelineRequest) (*unisinkv1.GetPipelineResponse, error) {
+	var found ledger.Pipeline
+	var ok bool
+	p.s.c.Node.View(func(m *ledger.Machine) { found, ok = m.Pipeline(req.GetName()) })
+	if !ok {
+		return nil, noPipeline(req.GetName())
+	}
+	return p.describe(found), nil
+}
+
+// ListPipelines shows all of them.
+func (p *pipelines) ListPipelines(context.Context, *unisinkv1.ListPipelinesRequest) (*unisinkv1.ListPipelinesResponse, error) {
+	var all []ledger.Pipeline
+	p.s.c.Node.View(func(m *ledger.Machine) { all = m.Pipelines() })
+	out := &unisinkv1.ListPipelinesResponse{}
+	for _, x := range all {
+		out.Pipelines = append(out.Pipelines, p.describe(x))
+	}
+	return out, nil
+}
+
+// DeletePipeline is refused while anything of the pipeline is open, unproven or owed.
+func (p *pipelines) DeletePipeline(ctx context.Context, req *unisinkv1.DeletePipelineRequest) (*unisinkv1.DeletePipelineResponse, error) {
+	_, err := p.s.propose(ctx, req.GetMeta(), ledger.DeletePipeline{Name: req.GetName(), Revision: req.GetRevision()})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.DeletePipelineResponse{}, nil
+}
+
+// SetDesired changes what the pipeline is wanted to do. A repeat is no error.
+func (p *pipelines) SetDesired(ctx context.Context, req *unisinkv1.SetDesiredRequest) (*unisinkv1.SetDesiredResponse, error) {
+	to := wire.Desired(req.GetDesired())
+	if to == 0 {
+		return nil, invalid("the desired state is missing; say running, stopping, draining or stopped")
+	}
+	var now ledger.Pipeline
+	var ok bool
+	p.s.c.Node.View(func(m *ledger.Machine) { now, ok = m.Pipeline(req.GetName()) })
+	if !ok {
+		return nil, noPipeline(req.GetName())
+	}
+	if now.Desired == to || to == ledger.Stopping && now.Desired == ledger.Stopped {
+		return &unisinkv1.SetDesiredResponse{Pipeline: wire.FromPipeline(now)}, nil
+	}
+	r, err := p.s.propose(ctx, req.GetMeta(), ledger.SetDesired{Pipeline: req.GetName(), From: now.Desired, To: to})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.SetDesiredResponse{Pipeline: pipelineOf(r)}, nil
+}
+
+// Resume ends a halt.
+func (p *pipelines) Resume(ctx context.Context, req *unisinkv1.ResumeRequest) (*unisinkv1.ResumeResponse, error) {
+	if req.GetWhy() == "" {
+		return nil, invalid("say why the scope may go on; it is kept in the log")
+	}
+	_, err := p.s.propose(ctx, req.GetMeta(), ledger.Resume{
+		Scope: wire.Scope(req.GetScope()), From: wire.Epoch(req.GetRestorePoint()), Why: req.GetWhy(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.ResumeResponse{}, nil
+}
+
+// ListEpochs shows decided epochs that the ledger still has, newest first.
+func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsRequest) (*unisinkv1.ListEpochsResponse, error) {
+	limit := int(req.GetLimit())
+	if limit <= 0 {
+		limit = 20
+	}
+	limit = min(limit, 1000)
+	id := wire.Scope(req.GetScope())
+	var scope ledger.Scope
+	var ok, known bool
+	p.s.c.Node.View(func(m *ledger.Machine) {
+		scope, ok = m.Scope(id)
+		_, known = m.Pipeline(id.Pipeline)
+	})
+	if !ok && !known {
+		return nil, noPipeline(id.Pipeline)
+	}
+	out := &unisinkv1.ListEpochsResponse{}
+	for _, e := range slices.Backward(scope.Epochs) {
+		if len(out.Epochs) == limit {
+			break
+		}
+		if req.GetInDoubt() && e.ProvenAt != 0 {
+			continue
+		}
+		out.Epochs = append(out.Epochs, epochRecord(id, e, e.Epoch == scope.RestorePoint, false))
+	}
+	return out, nil
+}
+
+// GetEpoch shows one decided epoch.
+func (p *pipelines) GetEpoch(_ context.Context, req *unisinkv1.GetEpochRequest) (*unisinkv1.GetEpochResponse, error) {
+	id, want := wire.Scope(req.GetScope()), wire.Epoch(req.GetEpoch())
+	var out *unisinkv1.EpochRecord
+	p.s.c.Node.View(func(m *ledger.Machine) {
+		if e, ok := m.Epoch(id, want); ok {
+			scope, _ := m.Scope(id)
+			out = epochRecord(id, e, e.Epoch == scope.RestorePoint, true)
+			return
+		}
+		// Its record may be retired, or it was never decided; the outcome is known all the same.
+		if o := m.EpochOutcome(id, want); o == ledger.Committed || o == ledger.Aborted {
+			out = &unisinkv1.EpochRecord{Scope: wire.FromScope(id), Epoch: wire.FromEpoch(want), Outcome: wire.FromOutcome(o)}
+		}
+	})
+	if out == nil {
+		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, "epoch "+want.String()+" of "+id.String()+" is not in the ledger", nil)
+	}
+	return &unisinkv1.GetEpochResponse{Epoch: out}, nil
+}
+
+// EpochOutcome is read through the log, and never aborts anything.
+func (p *pipelines) EpochOutcome(ctx context.Context, req *unisinkv1.EpochOutcomeRequest) (*unisinkv1.EpochOutcomeResponse, error) {
+	if err := p.s.c.Node.Barrier(ctx); err != nil {
+		return nil, p.s.proposalError(err)
+	}
+	var o ledger.Outcome
+	p.s.c.Node.View(func(m *ledger.Machine) { o = m.EpochOutcome(wire.Scope(req.GetScope()), wire.Epoch(req.GetEpoch())) })
+	return &unisinkv1.EpochOutcomeResponse{Outcome: wire.FromOutcome(o)}, nil
+}
+
+// ProvenCut is the longest gap-free proven prefix of each shard.
+func (p *pipelines) ProvenCut(_ context.Context, req *unisinkv1.ProvenCutRequest) (*unisinkv1.ProvenCutResponse, error) {
+	out := &unisinkv1.ProvenCutResponse{}
+	known := false
+	p.s.c.Node.View(func(m *ledger.Machine) {
+		_, known = m.Pipeline(req.GetPipeline())
+		for _, id := range m.Scopes() {
+			if id.Pipeline != req.GetPipeline() {
+				continue
+			}
+			cut := &unisinkv1.ScopeCut{Scope: wire.FromScope(id)}
+			if e, ok := m.ProvenCut(id); ok {
+				rec := epochRecord(id, e, false, false)
+				cut.Epoch, cut.Branches, cut.Positions = rec.Epoch, rec.Branches, rec.Positions
+			}
+			out.Scopes = append(out.Scopes, cut)
+		}
+	})
+	if !known {
+		return nil, noPipeline(req.GetPipeline())
+	}
+	return out, nil
+}
+
+func (p *pipelines) describe(x ledger.Pipeline) *unisinkv1.GetPipelineResponse {
+	out := &unisinkv1.GetPipelineResponse{Pipeline: wire.FromPipeline(x)}
+	for shard := range x.Shards {
+		out.Scopes = append(out.Scopes, p.scopeStatus(ledger.ScopeID{Pipeline: x.Name, Shard: shard}, x, time.Now()))
+	}
+	return out
+}
+
+func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.Time) *unisinkv1.ScopeStatus {
+	out := &unisinkv1.ScopeStatus{Scope: wire.FromScope(id), AsOfIndex: p.s.c.Node.NodeStatus().AppliedIndex, SinceDecisionMs: -1}
+	var scope ledger.Scope
+	var debts []ledger.Debt
+	p.s.c.Node.View(func(m *ledger.Machine) {
+		scope, _ = m.Scope(id)
+		_, debts = m.ScopeOutstanding(id)
+	})
+	if n := len(scope.Generations); n > 0 {
+		g := scope.Generations[n-1]
+		out.Generation, out.Open, out.Final, out.Cause = uint64(g.Generation), g.Open, g.Final, g.Cause
+	}
+	out.RestorePoint = wire.FromEpoch(scope.RestorePoint)
+	out.Halted = scope.Halted
+	out.Debts = uint32(len(debts))
+	for _, e := range scope.Epochs {
+		if e.ProvenAt == 0 {
+			out.Unfinished++
+			out.OldestInDoubtMs = max(out.OldestInDoubtMs, now.UnixMilli()-e.DecidedAt)
+		}
+		out.SinceDecisionMs = max(0, now.UnixMilli()-e.DecidedAt)
+	}
+	p.addRuntime(out, p.s.c.Sessions.Status(id), x)
+	return out
+}
+
+// addRuntime adds what the leader knows of the living; a member that is declared and absent is listed too.
+func (p *pipelines) addRuntime(out *unisinkv1.ScopeStatus, rt session.Status, x ledger.Pipeline) {
+	out.RoundsOpen = uint32(rt.RoundsOpen)
+	out.OldestInDoubtMs = max(out.OldestInDoubtMs, rt.OldestRound.Milliseconds())
+	attached := map[string]session.MemberStatus{}
+	for _, m := range rt.Members {
+		attached[m.Name] = m
+	}
+	for _, spec := range x.Members {
+		m, ok := attached[spec.Name]
+		if !ok {
+			out.Members = append(out.Members, &unisinkv1.MemberStatus{Name: spec.Name, Lag: -1})
+			continue
+		}
+		out.Members = append(out.Members, &unisinkv1.MemberStatus{
+			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
+			LeaseLeftMs: m.LeaseLeft.Milliseconds(), WaitingFor: m.WaitingFor,
+		})
+	}
+}
+
+func pipelineOf(r ledger.Result) *unisinkv1.Pipeline {
+	if r.Pipeline == nil {
+		return nil
+	}
+	return wire.FromPipeline(*r.Pipeline)
+}
+
+func noPipeline(name string) error {
+	return grpcerr.New(codes.NotFound, grpcerr.NotFound, "there is no pipeline "+name+"; `unisink pipeline list` shows those that are", nil)
+}

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/reflection"
+
+	"github.com/unisink/unisink/coordinator/eventlog"
+	"github.com/unisink/unisink/coordinator/finish"
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/session"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// Node is the replicated log and the node's place in the group.
+type Node interface {
+	Propose(ctx context.Context, c ledger.Command) (ledger.Result, error)
+	// Barrier returns when everything committed before the call is applied here.
+	Barrier(ctx context.Context) error
+	View(read func(*ledger.Machine))
+	// Leader names who leads, as far as this node knows; "" when nobody.
+	Leader() (id, clientAddress string)
+	NodeStatus() NodeStatus
+	// Bootstrap makes a group of nodes that have none.
+	Bootstrap(ctx context.Context, namespace string, nodes []ledger.Node) error
+}
+
+// NodeStatus is what a node knows of itself without asking others.
+type NodeStatus struct {
+	ID            string
+	State         string // "leader", "follower", "candidate", "not bootstrapped", …
+	Term          uint64
+	LastIndex     uint64
+	AppliedIndex  uint64
+	SnapshotIndex uint64
+	LeaderSilent  time.Duration
+	Bootstrapped  bool
+	Voters        []string
+}
+
+// Config of the edge.
+type Config struct {
+	Node     Node
+	Sessions *session.Manager
+	Events   *eventlog.Log
+	Ages     func() finish.Ages
+	Logger   *slog.Logger
+	Registry *prometheus.Registry
+
+	// Listener serves gRPC, HTTP serves /livez, /readyz and /metrics; HTTP may be nil.
+	Listener net.Listener
+	HTTP     net.Listener
+	// TLS of the gRPC listener and, with ForwardTLS, of calls to other nodes; nil: plain text.
+	TLS        *tls.Config
+	ForwardTLS *tls.Config
+	// Reflection lets tools list the services; off by default.
+	Reflection bool
+	// HandTimeout is the deadline of an announced transaction that names none; default 1 min.
+	HandTimeout time.Duration
+	// NotLeader and Unknown class the errors of Node.
+	NotLeader func(error) bool
+	Unknown   func(error) bool
+	// DialContext replaces the network in tests.
+	Dial func(ctx context.Context, addr string) (net.Conn, error)
+}
+
+// Server answers clients of one node.
+type Server struct {
+	c       Config
+	grpc    *grpc.Server
+	http    *http.Server
+	health  *health.Server
+	forward *forwarder
+}
+
+// New builds the services; nothing listens before Run.
+func New(c Config) *Server {
+	if c.HandTimeout <= 0 {
+		c.HandTimeout = time.Minute
+	}
+	s := &Server{c: c, health: health.NewServer()}
+	creds := insecure.NewCredentials()
+	if c.ForwardTLS != nil {
+		creds = credentials.NewTLS(c.ForwardTLS)
+	}
+	s.forward = newForwarder(c.Node, creds, c.Dial)
+	m := newMetrics(c)
+	opts := []grpc.ServerOption{
+		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(c.Logger), s.forward.unary),
+		grpc.ChainStreamInterceptor(m.stream, recoverStream(c.Logger)),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
+		// The SDK pings each second to notice a dead leader; the default policy would cut it off.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(4 << 20),
+	}
+	if c.TLS != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(c.TLS)))
+	}
+	s.grpc = grpc.NewServer(opts...)
+	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
+	unisinkv1.RegisterPipelinesServer(s.grpc, &pipelines{s: s})
+	unisinkv1.RegisterTransactionsServer(s.grpc, &transactions{s: s})
+	unisinkv1.RegisterClusterServer(s.grpc, &cluster{s: s})
+	unisinkv1.RegisterEventsServer(s.grpc, &events{s: s})
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	if c.Reflection {
+		reflection.Register(s.grpc)
+	}
+	if c.HTTP != nil {
+		s.http = s.newHTTP()
+	}
+	return s
+}
+
+// Run serves until ctx ends, then lets calls under way finish for at most a second.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := s.grpc.Serve(s.c.Listener); err != nil {
+			return fmt.Errorf("serve gRPC at %s: %w", s.c.Listener.Addr(), err)
+		}
+		return nil
+	})
+	if s.http != nil {
+		g.Go(func() error {
+			if err := s.http.Serve(s.c.HTTP); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve HTTP at %s: %w", s.c.HTTP.Addr(), err)
+			}
+			return nil
+		})
+	}
+	g.Go(func() error {
+		<-ctx.Done()
+		s.stop()
+		return nil
+	})
+	return g.Wait()
+}
+
+func (s *Server) stop() {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() { s.grpc.GracefulStop(); close(done) }()
+	// Streams of members and watchers never end by themselves.
+	grace := time.NewTimer(time.Second)
+	defer grace.Stop()
+	select {
+	case <-done:
+	case <-grace.C:
+		s.grpc.Stop()
+		<-done
+	}
+	if s.http != nil {
+		if err := s.http.Close(); err != nil {
+			s.c.Logger.Warn("HTTP not closed cleanly", slog.String("err", err.Error()))
+		}
+	}
+	s.forward.close()
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/wire"
+	"github.com/unisink/unisink/internal/grpcerr"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+type transactions struct {
+	unisinkv1.UnimplementedTransactionsServer
+	s *Server
+}
+
+// Begin announces branches before they are prepared.
+func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (*unisinkv1.BeginResponse, error) {
+	wait := time.Duration(req.GetTimeoutMs()) * time.Millisecond
+	if wait < 0 {
+		return nil, invalid("a time-out of %s is not possible", wait)
+	}
+	if wait == 0 {
+		wait = t.s.c.HandTimeout
+	}
+	r, err := t.s.propose(ctx, req.GetMeta(), ledger.Announce{
+		Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches()), Deadline: time.Now().Add(wait).UnixMilli(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.BeginResponse{DeadlineUnixMs: r.Deadline}, nil
+}
+
+// Commit decides.
+func (t *transactions) Commit(ctx context.Context, req *unisinkv1.CommitRequest) (*unisinkv1.CommitResponse, error) {
+	r, err := t.s.propose(ctx, req.GetMeta(), ledger.Commit{Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches())})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.CommitResponse{Outcome: wire.FromOutcome(r.Outcome)}, nil
+}
+
+// Outcome asks; an unknown transaction is aborted by the question, a known one answers as it stands.
+func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeRequest) (*unisinkv1.OutcomeResponse, error) {
+	// Read through the log: what is answered may lead to a rollback.
+	if err := t.s.c.Node.Barrier(ctx); err != nil {
+		return nil, t.s.proposalError(err)
+	}
+	id := ledger.TxnID(req.GetTxn())
+	var rec ledger.Txn
+	var known bool
+	t.s.c.Node.View(func(m *ledger.Machine) { rec, known = m.Txn(id) })
+	if known {
+		return &unisinkv1.OutcomeResponse{Outcome: wire.FromOutcome(rec.Outcome)}, nil
+	}
+	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: id, Why: "unknown when its outcome was asked for"})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.OutcomeResponse{Outcome: wire.FromOutcome(r.Outcome)}, nil
+}
+
+// Abort decides against an undecided transaction.
+func (t *transactions) Abort(ctx context.Context, req *unisinkv1.AbortRequest) (*unisinkv1.AbortResponse, error) {
+	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: ledger.TxnID(req.GetTxn()), Why: req.GetWhy()})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.AbortResponse{Outcome: wire.FromOutcome(r.Outcome)}, nil
+}
+
+// Resolve records the proof of one branch.
+func (t *transactions) Resolve(ctx context.Context, req *unisinkv1.ResolveRequest) (*unisinkv1.ResolveResponse, error) {
+	_, err := t.s.propose(ctx, req.GetMeta(), ledger.Resolve{
+		Txn: ledger.TxnID(req.GetTxn()), Branch: ledger.BranchID{Resource: req.GetResource()}, Proof: wire.Proof(req.GetProof()),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.ResolveResponse{}, nil
+}
+
+// GetTransaction shows one transaction, an epoch's or one run by hand.
+func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTransactionRequest) (*unisinkv1.GetTransactionResponse, error) {
+	id := ledger.TxnID(req.GetTxn())
+	var out *unisinkv1.Transaction
+	t.s.c.Node.View(func(m *ledger.Machine) {
+		if scope, epoch, ok := id.Epoch(); ok {
+			if e, found := m.Epoch(scope, epoch); found {
+				out = epochTransaction(scope, e)
+			}
+			return
+		}
+		if x, found := m.Txn(id); found {
+			out = handTransaction(x)
+		}
+	})
+	if out == nil {
+		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, "transaction "+req.GetTxn()+" is not in the ledger; it may be retired, or never decided", nil)
+	}
+	return &unisinkv1.GetTransactionResponse{Transaction: out}, nil
+}
+
+// ListTransactions lists what was run by hand and, with in_doubt, unfinished epochs beside it.
+func (t *transactions) ListTransactions(_ context.Context, req *unisinkv1.ListTransactionsRequest) (*unisinkv1.ListTransactionsResponse, error) {
+	limit := int(req.GetLimit())
+	if limit <= 0 || limit > 1000 {
+		limit = 100
+	}
+	out := &unisinkv1.ListTransactionsResponse{}
+	t.s.c.Node.View(func(m *ledger.Machine) {
+		if req.GetInDoubt() {
+			seen := map[ledger.TxnID]bool{}
+			for _, u := range m.Outstanding().Unfinished {
+				if u.Scope.Pipeline == "" || seen[u.Txn] || len(out.Transactions) >= limit {
+					continue
+				}
+				seen[u.Txn] = true
+				if e, ok := m.Epoch(u.Scope, u.Epoch); ok {
+					out.Transactions = append(out.Transactions, epochTransaction(u.Scope, e))
+				}
+			}
+		}
+		for _, x := range m.Txns(req.GetInDoubt(), limit-len(out.Transactions)) {
+			out.Transactions = append(out.Transactions, handTransaction(x))
+		}
+	})
+	return out, nil
+}
+
+func epochTransaction(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {
+	t := &unisinkv1.Transaction{
+		Txn: string(ledger.EpochTxn(scope, e.Epoch)), Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED,
+		DecidedAtMs: e.DecidedAt, Resolved: e.ProvenAt != 0, Scope: wire.FromScope(scope), Epoch: wire.FromEpoch(e.Epoch),
+	}
+	for _, b := range e.Branches {
+		t.Branches = append(t.Branches, transactionBranch(b))
+		if b.Proof.Verdict == ledger.ProvenRolledBack {
+			t.Heuristic = "branch " + b.ID.String() + " was decided commit and is proven rolled back: " + b.Proof.Evidence
+		}
+	}
+	return t
+}
+
+func handTransaction(x ledger.Txn) *unisinkv1.Transaction {
+	t := &unisinkv1.Transaction{
+		Txn: string(x.ID), Outcome: wire.FromOutcome(x.Outcome), BegunAtMs: x.BegunAt, DecidedAtMs: x.DecidedAt,
+		DeadlineUnixMs: x.Deadline, Heuristic: x.Heuristic, Resolved: x.Outcome != ledger.Pending,
+	}
+	for _, b := range x.Branches {
+		t.Branches = append(t.Branches, transactionBranch(b))
+		t.Resolved = t.Resolved && (b.Proof.Verdict != 0 || b.Forced != "")
+	}
+	return t
+}
