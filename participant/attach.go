@@ -176,7 +176,7 @@ func (m *Member) answer(ctx context.Context, call func(ctx context.Context, l *l
 		limit := m.links.leaseTime()
 		attempt, cancel := context.WithTimeout(ctx, limit)
 		err = route.Classify(ctx, l.addr, call(attempt, l))
-		slow := attempt.Err() != nil // and no more: whether the leader lives, the lease shows
+		slow := attempt.Err() != nil || status.Code(err) == codes.DeadlineExceeded
 		cancel()
 		if err == nil {
 			return nil

@@ -374,7 +374,7 @@ func (g *generation) send(ctx context.Context, e *epoch) (again bool, _ error) {
 		if err != nil {
 			return false, err
 		}
-		g.heardOf(proven, resp.GetStamp())
+		g.heardOf(e, proven, resp.GetStamp())
 		return g.decision(ctx, e, resp), nil
 	}
 	var resp *unisinkv1.VoteResponse
@@ -385,19 +385,17 @@ func (g *generation) send(ctx context.Context, e *epoch) (again bool, _ error) {
 	if err != nil {
 		return false, err
 	}
-	g.heardOf(proven, resp.GetStamp())
+	g.heardOf(e, proven, resp.GetStamp())
 	return resp.GetSendAgain(), nil
 }
 
 // heardOf notes what a leader has heard with an answered vote.
-func (g *generation) heardOf(proven uint64, stamp *unisinkv1.Stamp) {
+func (g *generation) heardOf(e *epoch, proven uint64, stamp *unisinkv1.Stamp) {
 	g.m.links.heard(stamp)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if proven > g.told {
-		g.told = proven
-		g.note()
-	}
+	g.told, g.answeredTo = max(g.told, proven), max(g.answeredTo, e.n)
+	g.note()
 }
 
 // decision takes in the answer of Decide; true when there is none yet.

@@ -207,9 +207,11 @@ func (g *generation) reportProofs(ctx context.Context) {
 }
 
 // urgent reports whether the proofs should not wait for a vote; with mu held. With no room left the
-// leader orders no barrier before it hears of a proof, so no vote would come to carry it.
+// leader orders no barrier before it hears of a proof, so no vote would come to carry it, unless
+// one is on its way.
 func (g *generation) urgent() bool {
-	return len(g.work.heuristics) > 0 || g.end.over || g.barrier.final || g.voted-g.told >= g.set.maxPending
+	return len(g.work.heuristics) > 0 || g.end.over || g.barrier.final ||
+		g.voted-g.told >= g.set.maxPending && g.answeredTo >= g.voted
 }
 
 // drained reports whether the generation is closed and nothing is left to finish; with mu held.

@@ -34,13 +34,20 @@ type generation struct {
 	end     ending
 	work    work
 
-	voted   uint64   // newest epoch for which Vote was called
-	outcome uint64   // every epoch through it is decided
-	proven  uint64   // every branch through it is proven committed
-	told    uint64   // proven, as far as a leader has heard
-	barrier barriers // seen
-	current *epoch   // being written; nil until asked for
-	epochs  []*epoch // voted for and not resolved, in order
+	marks
+}
+
+// marks are how far a generation has come.
+type marks struct {
+	voted   uint64 // newest epoch for which Vote was called
+	outcome uint64 // every epoch through it is decided
+	proven  uint64 // every branch through it is proven committed
+	told    uint64 // proven, as far as a leader has heard
+	// answeredTo is the newest epoch whose vote a leader has answered.
+	answeredTo uint64
+	barrier    barriers // seen
+	current    *epoch   // being written; nil until asked for
+	epochs     []*epoch // voted for and not resolved, in order
 }
 
 // settings of a running generation.

@@ -1,0 +1,453 @@
+package participant_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func commits(store *participanttest.Store) []string {
+	var out []string
+	for _, line := range store.Trail() {
+		if n, ok := cutPrefix(line, "commit test.orders.0.solo.out."); ok {
+			out = append(out, "commit "+n)
+		}
+		if n, ok := cutPrefix(line, "roll back test.orders.0.solo.out."); ok {
+			out = append(out, "roll back "+n)
+		}
+	}
+	return out
+}
+
+func cutPrefix(s, prefix string) (string, bool) {
+	if len(s) < len(prefix) || s[:len(prefix)] != prefix {
+		return "", false
+	}
+	return s[len(prefix):], true
+}
+
+func want(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestP8_AVoteThatHasLeftIsNeverChangedOrTakenBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		refusals := 3
+		st.mu.Lock()
+		st.onVote = func(*unisinkv1.Vote) (*unisinkv1.VoteResponse, error) {
+			if refusals--; refusals >= 0 {
+				return nil, grpcerr.New(codes.Unavailable, grpcerr.OutcomeUnknown, "answer lost", nil)
+			}
+			return &unisinkv1.VoteResponse{}, nil
+		}
+		st.mu.Unlock()
+		st.epoch(7, 1, "a")
+		first := get(t, "vote", st.voted)
+		for range 3 {
+			again := get(t, "repeated vote", st.voted)
+			again.Stamp = first.GetStamp()
+			if !proto.Equal(first, again) {
+				t.Fatalf("the vote was changed on its way: %v, then %v", first, again)
+			}
+		}
+		none(t, "vote after its answer", time.Minute, st.voted)
+		// The stream breaks, nobody answers for an hour: the promise stands.
+		st.hangUp()
+		get(t, "attach", st.attached)
+		time.Sleep(time.Hour)
+		want(t, "without an order", commits(st.store), nil)
+		st.hangUp()
+		for len(st.attached) > 0 {
+			<-st.attached
+		}
+		req := get(t, "attach", st.attached)
+		held := req.GetStanding().GetVotes()
+		if len(held) != 1 || !proto.Equal(held[0].GetBranches()[0], first.GetBranches()[0]) || held[0].GetKind() != first.GetKind() {
+			t.Fatalf("standing carries %v, want the vote that left", held)
+		}
+		if s := req.GetStanding(); s.GetGeneration() != 7 || s.GetPhase() != unisinkv1.Phase_PHASE_RUNNING || s.GetNewestBarrier() != 1 {
+			t.Errorf("standing: %v", s)
+		}
+	})
+}
+
+func TestP8_AnOverduePrepareSaysNoOnceAndStaysSo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.memory.SetHook(serial(slowPrepare(6 * time.Second)))
+		st.epoch(7, 1, "a")
+		v := get(t, "vote", st.voted)
+		if v.GetKind() != unisinkv1.VoteKind_VOTE_KIND_NO {
+			t.Fatalf("vote %v, want no", v)
+		}
+		none(t, "second vote", time.Minute, st.voted)
+		st.close(7, 0)
+		get(t, "halt", st.halted)
+	})
+}
+
+func TestP17_SurvivorCommitsThroughFinal(t *testing.T) {
+	for _, heard := range []uint64{0, 1} {
+		t.Run(fmt.Sprintf("heard %d", heard), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				st := onStage(t)
+				st.start(7, 4, false)
+				for n := uint64(1); n <= 3; n++ {
+					st.epoch(7, n, fmt.Sprint("r", n))
+					get(t, "vote", st.voted)
+				}
+				if _, err := st.run.Branch(t.Context(), "out"); err != nil { // 7.4, never voted for
+					t.Fatal(err)
+				}
+				if heard > 0 {
+					st.committed(7, heard)
+				}
+				time.Sleep(10 * time.Second)
+				if n := count(commits(st.store), "roll back"); n > 0 {
+					t.Fatalf("%d branches were rolled back before any close", n)
+				}
+				st.onHalt = func() {
+					if n := count(commits(st.store), "roll back"); n > 0 {
+						t.Errorf("rolled back before the task had stopped")
+					}
+				}
+				st.close(7, 2)
+				get(t, "halt", st.halted)
+				synctest.Wait()
+				want(t, "after the close", commits(st.store), []string{"commit 7.1", "commit 7.2", "roll back 7.3"})
+				want(t, "readers see", st.store.Records(), []string{"r1", "r2"})
+				if r := get(t, "report", st.resolved); r.GetGeneration() != 7 || r.GetProvenThrough() == 0 {
+					t.Errorf("report %v", r)
+				}
+				if _, err := st.run.Branch(t.Context(), "out"); !errors.Is(err, participant.ErrClosed) {
+					t.Errorf("branch after the close: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestP17_WhatIsDecidedIsFinishedWhileWaitingForRestore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.memory.SetHook(failing(participanttest.CallCommit))
+		st.close(7, 1)
+		get(t, "halt", st.halted)
+		time.Sleep(time.Minute)
+		want(t, "while the resource refuses", commits(st.store), nil)
+		st.memory.SetHook(nil)
+		time.Sleep(10 * time.Second)
+		want(t, "when it answers again", commits(st.store), []string{"commit 7.1"})
+	})
+}
+
+func TestP6_EpochNPlusOneIsCommittedAfterNIsProven(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		stuck := make(chan struct{})
+		st.memory.SetHook(blockFirstCommit(stuck))
+		for n := uint64(1); n <= 3; n++ {
+			st.epoch(7, n, fmt.Sprint("r", n))
+			get(t, "vote", st.voted)
+		}
+		st.committed(7, 3)
+		time.Sleep(20 * time.Second)
+		want(t, "while the first is stuck", commits(st.store), nil)
+		close(stuck)
+		synctest.Wait()
+		want(t, "in order", commits(st.store), []string{"commit 7.1", "commit 7.2", "commit 7.3"})
+	})
+}
+
+func TestP14_EachSendingMeasuresTheTimeLeftAfterTheNewestStamp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.memory.SetBounded(time.Minute)
+		st.start(7, 2, false)
+		asked := false
+		st.mu.Lock()
+		st.onVote = func(*unisinkv1.Vote) (*unisinkv1.VoteResponse, error) {
+			if asked {
+				return &unisinkv1.VoteResponse{Stamp: st.stamp()}, nil
+			}
+			asked = true
+			return &unisinkv1.VoteResponse{Stamp: &unisinkv1.Stamp{Term: 9, ClockNs: 1}, SendAgain: true}, nil
+		}
+		st.mu.Unlock()
+		st.epoch(7, 1, "a")
+		first := get(t, "vote", st.voted)
+		if left := first.GetBranches()[0].GetTimeLeftMs(); first.GetStamp().GetTerm() != 5 || left < 59_000 || left > 60_000 {
+			t.Fatalf("first vote: stamp %v, %d ms left", first.GetStamp(), left)
+		}
+		second := get(t, "vote that was asked for", st.voted)
+		if second.GetStamp().GetTerm() != 9 {
+			t.Fatalf("second vote is measured against %v, the newest stamp is of term 9", second.GetStamp())
+		}
+		time.Sleep(20 * time.Second)
+		st.order(&unisinkv1.Order{Term: 9, Order: &unisinkv1.Order_VoteAgain{VoteAgain: &unisinkv1.VoteAgain{Stamp: &unisinkv1.Stamp{Term: 9, ClockNs: 77}}}})
+		third := get(t, "vote asked for by order", st.voted)
+		if left := third.GetBranches()[0].GetTimeLeftMs(); third.GetStamp().GetClockNs() != 77 || left > 40_000 || left < 39_000 {
+			t.Fatalf("third vote: stamp %v, %d ms left", third.GetStamp(), left)
+		}
+	})
+}
+
+func TestP18_WhatIsProvenIsCarriedByTheNextVoteOrReportedWhenIdle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.committed(7, 1)
+		synctest.Wait()
+		st.epoch(7, 2, "b")
+		if v := get(t, "vote", st.voted); v.GetProvenThrough() != 1 {
+			t.Fatalf("vote for 7.2 carries proven through %d, want 1", v.GetProvenThrough())
+		}
+		none(t, "a report of what a vote has carried", 2*time.Second, st.resolved)
+		begun := time.Now()
+		st.committed(7, 2)
+		r := get(t, "report", st.resolved)
+		if waited := time.Since(begun); r.GetProvenThrough() != 2 || waited < 400*time.Millisecond || waited > 700*time.Millisecond {
+			t.Fatalf("report %v after %s", r, waited)
+		}
+		none(t, "a second report", 5*time.Second, st.resolved)
+		st.hangUp()
+		if s := get(t, "attach", st.attached).GetStanding(); s.GetProvenThrough() != 2 || s.GetNewestOutcome() != 2 || len(s.GetVotes()) > 0 {
+			t.Errorf("standing: %v", s)
+		}
+	})
+}
+
+func TestP18_WithoutRoomProofsAreReportedAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 1, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		begun := time.Now()
+		st.committed(7, 1)
+		get(t, "report", st.resolved)
+		if waited := time.Since(begun); waited > 50*time.Millisecond {
+			t.Errorf("reported after %s; no vote can come before", waited)
+		}
+	})
+}
+
+func TestBarriersComeInOrderWithoutGapsEachOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 8, false)
+		st.barrier(7, 1, false)
+		st.barrier(7, 3, false) // 2 was ordered by a leader that is gone
+		st.barrier(7, 2, false)
+		st.barrier(7, 3, false)
+		st.barrier(6, 4, false)
+		st.barrier(7, 4, true)
+		st.barrier(7, 5, false)
+		synctest.Wait()
+		var got []string
+		for len(st.barriers) > 0 {
+			b := <-st.barriers
+			got = append(got, fmt.Sprintf("%d.%d %t", b.Generation, b.N, b.Final))
+		}
+		want(t, "barriers", got, []string{"7.1 false", "7.2 false", "7.3 false", "7.4 true"})
+	})
+}
+
+func TestVoteTakesEachBarrierOnceAndRefusesASkippedOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		vote := func(g, n uint64) error {
+			return st.run.Vote(t.Context(), participant.Barrier{Generation: g, N: n}, participant.Contribution{})
+		}
+		if err := vote(7, 1); err != nil {
+			t.Errorf("the same barrier again: %v", err)
+		}
+		if err := vote(7, 3); !errors.Is(err, participant.ErrBug) {
+			t.Errorf("a skipped barrier: %v", err)
+		}
+		if err := vote(6, 2); !errors.Is(err, participant.ErrBug) {
+			t.Errorf("a barrier of another generation: %v", err)
+		}
+		none(t, "a vote for nothing", time.Second, st.voted)
+	})
+}
+
+func TestOrdersOfALowerTermAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.order(&unisinkv1.Order{Term: 4, Order: &unisinkv1.Order_Close{Close: &unisinkv1.Close{Generation: 7, Final: 0, Cause: "an old leader"}}})
+		if req := get(t, "attach elsewhere", st.attached); req.GetTerm() != 5 {
+			t.Errorf("attached with term %d, want 5", req.GetTerm())
+		}
+		none(t, "halt", 5*time.Second, st.halted)
+	})
+}
+
+func TestPendingEpochsHoldTheTaskBackAndNeverSayNo(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.epoch(7, 2, "b")
+		get(t, "vote", st.voted)
+		branch := make(chan error, 1)
+		go func() {
+			_, err := st.run.Branch(t.Context(), "out")
+			branch <- err
+		}()
+		none(t, "a third epoch", 40*time.Second, branch)
+		none(t, "a vote", time.Second, st.voted)
+		st.committed(7, 1)
+		if err := get(t, "branch", branch); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestZ2_FencedByAResourceFirstRenewsThenDemandsTheClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		other := st.store.Process()
+		if err := other.Open(t.Context(), participant.Opening{
+			Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Scope: "orders/0", Member: "solo", Resource: "out", Generation: 8,
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for len(st.renewed) > 0 {
+			<-st.renewed
+		}
+		st.epoch(7, 1, "a")
+		v := get(t, "vote", st.voted)
+		if v.GetKind() != unisinkv1.VoteKind_VOTE_KIND_LOST || v.GetReasonClass() != unisinkv1.ErrorClass_ERROR_CLASS_FENCED {
+			t.Fatalf("vote %v, want lost by a fence", v)
+		}
+		if len(st.renewed) == 0 {
+			t.Error("the lease was not renewed first")
+		}
+		if _, err := st.run.Branch(t.Context(), "out"); !errors.Is(err, participant.ErrClosed) {
+			t.Errorf("branch: %v", err)
+		}
+	})
+}
+
+func TestZ3_AFencedRenewalEndsRunAndStopsWriting(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.mu.Lock()
+		st.onRenew = func() error { return grpcerr.New(codes.FailedPrecondition, grpcerr.Fenced, "taken over", nil) }
+		st.mu.Unlock()
+		<-st.done
+		if !errors.Is(st.err, participant.ErrFenced) {
+			t.Fatalf("run: %v, want fenced", st.err)
+		}
+		get(t, "halt", st.halted)
+		want(t, "the prepared branch stays by its handle", commits(st.store), nil)
+		if len(st.store.Prepared()) != 1 {
+			t.Errorf("prepared: %q", st.store.Prepared())
+		}
+		if len(st.left) > 0 {
+			t.Error("a fenced process took its leave")
+		}
+	})
+}
+
+func TestTheDecisionOfAScopeOfOneIsAskedForUntilItIsThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		answers := []*unisinkv1.DecideResponse{
+			{Outcome: unisinkv1.Outcome_OUTCOME_PENDING},
+			{Outcome: unisinkv1.Outcome_OUTCOME_PENDING, SendAgain: true},
+			nil, // lost
+			{Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED},
+			{Outcome: unisinkv1.Outcome_OUTCOME_ABORTED, Final: 1, Cause: "closed"},
+		}
+		st.onDecide = func(*unisinkv1.Vote) (*unisinkv1.DecideResponse, error) {
+			a := answers[0]
+			answers = answers[1:]
+			if a == nil {
+				return nil, status.Error(codes.DeadlineExceeded, "too slow")
+			}
+			return a, nil
+		}
+		st.start(7, 2, true)
+		write := func(r string) {
+			b, err := st.run.Branch(t.Context(), "out")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = b.(*participanttest.MemoryBranch).Write(r)
+			st.run.HasWork()
+		}
+		write("a")
+		b := get(t, "barrier of its own", st.barriers)
+		if b.N != 1 || b.Final {
+			t.Fatalf("barrier %+v", b)
+		}
+		if err := st.run.Vote(t.Context(), b, participant.Contribution{}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Second)
+		want(t, "after the decision", commits(st.store), []string{"commit 7.1"})
+		none(t, "a barrier without work", time.Minute, st.barriers)
+		write("b")
+		b = get(t, "barrier", st.barriers)
+		if err := st.run.Vote(t.Context(), b, participant.Contribution{}); err != nil {
+			t.Fatal(err)
+		}
+		get(t, "halt", st.halted)
+		synctest.Wait()
+		want(t, "after the abort", commits(st.store), []string{"commit 7.1", "roll back 7.2"})
+	})
+}
+
+func TestAFinalBarrierThatCrossesAnOwnOneIsMadeTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.onDecide = func(*unisinkv1.Vote) (*unisinkv1.DecideResponse, error) {
+			return &unisinkv1.DecideResponse{Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED}, nil
+		}
+		st.start(7, 2, true)
+		st.run.HasWork()
+		first := get(t, "own barrier", st.barriers)
+		st.barrier(7, 1, true)
+		last := get(t, "final barrier", st.barriers)
+		if first.N != 1 || first.Final || last.N != 2 || !last.Final {
+			t.Errorf("barriers %+v, %+v", first, last)
+		}
+		st.barrier(7, 2, true)
+		none(t, "another barrier", time.Second, st.barriers)
+	})
+}
