@@ -261,6 +261,7 @@ func failureTrials() []trial {
 	return []trial{
 		{"tested", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", test}, ""},
 		{"tested twice", []string{"docs/failures.md", doc("`a/b_test.go`, `a/testdata/x.txt`"), "a/b_test.go", test, "a/testdata/x.txt", "# P17\n"}, ""},
+		{"tested by a scenario of that name", []string{"docs/failures.md", doc("`a/testdata/P17-final.txt`"), "a/testdata/P17-final.txt", "open\n"}, ""},
 		{"untested", []string{"docs/failures.md", doc("")}, "P17 names no test"},
 		{"the file is gone", []string{"docs/failures.md", doc("`a/b_test.go`")}, "docs/failures.md:3"},
 		{"the test is gone", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", "package p // P170, P1\n"}, "P17 is not mentioned in a/b_test.go"},
