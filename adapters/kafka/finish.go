@@ -105,8 +105,8 @@ func (s *Sink) finishing(ctx context.Context, h participant.Handle) (*finish, er
 	if err != nil {
 		return nil, err
 	}
-	if b.Cluster != c.cluster {
-		return nil, fmt.Errorf("%w: it is of cluster %s, %s is cluster %s", participant.ErrUnknownHandle, b.Cluster, s.at, c.cluster)
+	if h.Identity != c.cluster || b.Cluster != c.cluster {
+		return nil, fmt.Errorf("%w: it is of cluster %s, %s is cluster %s", participant.ErrUnknownHandle, h.Identity, s.at, c.cluster)
 	}
 	cl, err := s.client(b.Class)
 	if err != nil {

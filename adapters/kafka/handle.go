@@ -119,8 +119,8 @@ func decode(h participant.Handle) (*body, error) {
 	if err := b.check(); err != nil {
 		return nil, fmt.Errorf("kafka handle %s: %w: %w", h.Name, participant.ErrBug, err)
 	}
-	if b.Cluster != h.Identity || b.name() != h.Name {
-		return nil, fmt.Errorf("kafka handle %s: %w: its body names %s at cluster %s", h.Name, participant.ErrBug, b.name(), b.Cluster)
+	if b.name() != h.Name {
+		return nil, fmt.Errorf("kafka handle %s: %w: its body names %s", h.Name, participant.ErrBug, b.name())
 	}
 	return &b, nil
 }

@@ -202,14 +202,13 @@ func (f *finish) offset(ctx context.Context, topic string, partition int32, at i
 	if err != nil {
 		return -1, classed(fmt.Errorf("ask for the offsets of %s: %w", splitID(topic, partition), err))
 	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			err := kerr.ErrorForCode(p.ErrorCode)
-			if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
-				return -1, nil
-			}
-			return p.Offset, classed(err)
-		}
+	if len(resp.Topics) != 1 || len(resp.Topics[0].Partitions) != 1 {
+		return -1, fmt.Errorf("ask for the offsets of %s: an answer without it", splitID(topic, partition))
 	}
-	return -1, nil
+	got := resp.Topics[0].Partitions[0]
+	err = kerr.ErrorForCode(got.ErrorCode)
+	if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
+		return -1, nil
+	}
+	return got.Offset, classed(err)
 }

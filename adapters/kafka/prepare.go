@@ -169,10 +169,11 @@ func (b *Branch) acknowledgedAll() error {
 
 // body names the transaction with what was acknowledged, partitions in order.
 func (b *Branch) body() *body {
+	key := b.slot.key
 	out := &body{
 		Cluster: b.t.can.cluster, TxnID: b.slot.id, PID: b.pid, Epoch: b.epoch, Class: b.t.can.class,
 		Branch:  b.name.String(),
-		Witness: &witness{Group: b.t.group, Topic: b.t.keys.topic, Partition: b.slot.key},
+		Witness: &key,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

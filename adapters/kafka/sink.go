@@ -146,7 +146,7 @@ func (s *Sink) Open(ctx context.Context, o participant.Opening) error {
 	old := s.current()
 	if old != nil && old.group == groupOf(name) {
 		if old.name.Generation == name.Generation {
-			return nil
+			return old.standing(ctx)
 		}
 		if old.name.Generation > name.Generation {
 			return fmt.Errorf("%w: generation %d of %s is opened here already, %d is older", participant.ErrFenced, old.name.Generation, old.group, name.Generation)
@@ -169,10 +169,7 @@ func (s *Sink) Open(ctx context.Context, o participant.Opening) error {
 	if err != nil {
 		return err
 	}
-	t, err := newTenure(s, c, cl, o, name, keys)
-	if err != nil {
-		return err
-	}
+	t := newTenure(s, c, cl, o, name, keys)
 	if err := t.raiseFence(ctx); err != nil {
 		return err
 	}
@@ -287,7 +284,8 @@ func listedHandle(c capability, k keys, t Transaction) (participant.Handle, erro
 		b.Topics = append(b.Topics, sp)
 	}
 	if k.parts > 1 {
-		b.Witness = &witness{Group: groupOf(t.Name), Topic: k.topic, Partition: k.slotKey(t.Name.Generation, int(t.Name.N))}
+		key := k.slotKey(groupOf(t.Name), t.Name.Generation, int(t.Name.N))
+		b.Witness = &key
 	}
 	h, err := b.encode(t.Name.Resource)
 	if err != nil {

@@ -41,7 +41,7 @@ type tenure struct {
 // when the last is resolved: to begin on an unresolved transaction would abort it.
 type slot struct {
 	id  string
-	key int32 // of its witness
+	key witness
 
 	use     slotUse
 	holds   *body               // what is prepared in it
@@ -58,22 +58,19 @@ const (
 	slotPrepared
 )
 
-func newTenure(s *Sink, c capability, cl *kgo.Client, o participant.Opening, name participant.BranchName, k keys) (*tenure, error) {
+func newTenure(s *Sink, c capability, cl *kgo.Client, o participant.Opening, name participant.BranchName, k keys) *tenure {
 	t := &tenure{
 		sink: s, can: c, cl: cl, name: name, group: groupOf(name), keys: k,
 		cap: s.cfg.bufferedBytes(o.EpochInterval), changed: make(chan struct{}),
 	}
 	n := max(o.MaxPending, 1) + 1
-	if n >= int(k.parts) {
-		return nil, fmt.Errorf("%w: %d branches may be pending, but the witness topic %q has keys for %d: lower max_pending, or name a topic with more partitions", participant.ErrMisconfigured, o.MaxPending, k.topic, k.parts-2)
-	}
 	for i := range n {
 		t.slots = append(t.slots, &slot{
 			id:  slotID(o, name.Pipeline, name.Shard, i),
-			key: k.slotKey(name.Generation, i), use: slotFree,
+			key: k.slotKey(t.group, name.Generation, i), use: slotFree,
 		})
 	}
-	return t, nil
+	return t
 }
 
 // accepts refuses names that are not of this generation, or not in order.

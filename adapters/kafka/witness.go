@@ -28,10 +28,14 @@ type keys struct {
 	parts int32
 }
 
-// slotKey is the key of a slot's witness: never that of the fence, and no two slots of one
-// generation share one as long as there are fewer slots than partitions.
-func (k keys) slotKey(generation uint64, slot int) int32 {
-	return 1 + int32((generation+uint64(slot))%uint64(k.parts-1))
+// slotKey is the key of a slot's witness. No two slots of one generation share one, and none is
+// the fence's: where there are more slots than partitions, further groups hold the rest.
+func (k keys) slotKey(group string, generation uint64, slot int) witness {
+	per := uint64(k.parts - 1)
+	if block := uint64(slot) / per; block > 0 {
+		group += "." + strconv.FormatUint(block, 10)
+	}
+	return witness{Group: group, Topic: k.topic, Partition: 1 + int32((generation+uint64(slot))%per)}
 }
 
 // findKeys decides which topic's partitions are the keys. The broker's own offsets topic is the

@@ -7,6 +7,7 @@
 package devkafka
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -48,7 +49,8 @@ func Start(cfg Config) (*Broker, error) {
 	opts := []kfake.Opt{kfake.NumBrokers(1), kfake.DefaultNumPartitions(1)}
 	if cfg.Addr != "" {
 		opts = append(opts, kfake.ListenFn(func(network, _ string) (net.Listener, error) {
-			return net.Listen(network, cfg.Addr)
+			var listen net.ListenConfig
+			return listen.Listen(context.Background(), network, cfg.Addr)
 		}))
 		if _, port, err := net.SplitHostPort(cfg.Addr); err != nil {
 			return nil, fmt.Errorf("embedded kafka: address %q: write host:port: %w", cfg.Addr, err)
