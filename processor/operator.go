@@ -14,27 +14,35 @@ import (
 
 // operator is the typed middle of a pipeline as the epoch loop sees it: once per batch, not once per record.
 type operator interface {
-	// reset makes the operator new, for the splits that are read.
-	reset(splits []stream.Split)
-	// restore reads a snapshot into a new operator: what meta and keyed wrote.
-	restore(meta []byte, keyed [][]byte, splits []stream.Split) error
+	flow
+	memory
+	counts() Counters
+}
+
+// flow takes records in and results out.
+type flow interface {
 	// process takes a batch that came after the source was asked for waited milliseconds.
 	process(ctx context.Context, b *stream.Batch, waited int64, out *outbox) error
 	// silent: the source was asked for that many milliseconds and had nothing.
 	silent(waited int64)
-	// end: no split has more.
+	// end: the source has ended, or is taken for ended.
 	end()
 	// fire writes what is due, in the order of the windows' ends, then of keys.
 	fire(ctx context.Context, out *outbox) error
+}
+
+// memory is what a snapshot holds.
+type memory interface {
+	// reset makes the operator new, for the splits that are read.
+	reset(splits []stream.Split)
+	// restore reads a snapshot into a new operator: what meta and keyed wrote.
+	restore(meta []byte, keyed [][]byte, splits []stream.Split) error
 	// meta appends the small part of a snapshot.
 	meta(dst []byte) []byte
 	// keyed is the other part, good until the next call.
 	keyed() state.Encoded
 	// changed reports whether keyed would differ from its last call.
 	changed() bool
-	counts() Counters
-	// idle counts silent splits.
-	idle() int
 }
 
 const (
@@ -60,6 +68,11 @@ type windowOperator[T, A any] struct {
 	settled stream.Watermark
 	dirty   bool
 
+	scratch scratch[T, A]
+}
+
+// scratch is used again for every record and result.
+type scratch[T, A any] struct {
 	rec    T
 	key    []byte
 	result Result[A]
@@ -107,7 +120,7 @@ func (o *windowOperator[T, A]) process(ctx context.Context, b *stream.Batch, wai
 // record takes one record to exactly one of windows, late, filtered or an error.
 func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream.Record, out *outbox) error {
 	in.EventTime = in.Time
-	what, err := o.in.read(in, &o.rec)
+	what, err := o.in.read(in, &o.scratch.rec)
 	if err != nil {
 		return err
 	}
@@ -131,17 +144,18 @@ func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream
 		o.marks.Observe(split, at)
 		return nil
 	}
-	o.key = o.in.key(o.key[:0], &o.rec)
+	key := o.in.key(o.scratch.key[:0], &o.scratch.rec)
+	o.scratch.key = key
 	table := o.open.At(start)
-	acc, made := table.Upsert(state.Hash(o.key), o.key)
+	acc, made := table.Upsert(state.Hash(key), key)
 	if made {
 		o.agg.Init(acc)
 	}
-	if err := o.agg.Add(acc, &o.rec); err != nil {
+	if err := o.agg.Add(acc, &o.scratch.rec); err != nil {
 		if made {
 			table.Undo()
 		}
-		return fmt.Errorf("key %q, window %d: %w", o.key, start, err)
+		return fmt.Errorf("key %q, window %d: %w", key, start, err)
 	}
 	o.dirty = true
 	o.count.Windowed++
@@ -154,7 +168,7 @@ func (o *windowOperator[T, A]) tooLate(ctx context.Context, in *stream.Record, o
 		return nil
 	}
 	to := out.next(len(o.sinks))
-	if err := o.late.encode(in, &o.rec, to); err != nil {
+	if err := o.late.encode(in, &o.scratch.rec, to); err != nil {
 		out.undo(len(o.sinks))
 		return fmt.Errorf("encode late record for sink %q: %w", o.late.name, err)
 	}
@@ -173,13 +187,13 @@ func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {
 		if !ok || !o.windows.Fired(start, now) {
 			break
 		}
-		o.result.Window = o.windows.Window(start)
+		o.scratch.result.Window = o.windows.Window(start)
 		if err := o.open.At(start).Sorted(func(key []byte, acc *A) error { return o.emit(ctx, key, acc, out) }); err != nil {
 			return err
 		}
 		o.open.Drop(start)
 		o.dirty = true
-		o.settled = max(o.settled, stream.Watermark(o.result.Window.End))
+		o.settled = max(o.settled, stream.Watermark(o.scratch.result.Window.End))
 	}
 	if now != stream.MaxWatermark {
 		o.settled = max(o.settled, now)
@@ -191,13 +205,14 @@ func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {
 // emit writes one result to every sink.
 func (o *windowOperator[T, A]) emit(ctx context.Context, key []byte, acc *A, out *outbox) error {
 	o.count.Fired++
-	o.result.Key, o.result.Value = key, *acc
+	r := &o.scratch.result
+	r.Key, r.Value = key, *acc
 	for i := range o.sinks {
 		to := out.next(i)
-		if err := o.sinks[i].encode(&o.result, to); err != nil {
-			return fmt.Errorf("encode key %q of window %d for sink %q: %w", key, o.result.Window.Start, o.sinks[i].name, err)
+		if err := o.sinks[i].encode(r, to); err != nil {
+			return fmt.Errorf("encode key %q of window %d for sink %q: %w", key, r.Window.Start, o.sinks[i].name, err)
 		}
-		to.EventTime = o.result.Window.End - 1
+		to.EventTime = r.Window.End - 1
 		if err := out.full(ctx, i); err != nil {
 			return err
 		}
@@ -206,8 +221,6 @@ func (o *windowOperator[T, A]) emit(ctx context.Context, key []byte, acc *A, out
 }
 
 func (o *windowOperator[T, A]) counts() Counters { return o.count }
-
-func (o *windowOperator[T, A]) idle() int { return o.marks.Idle() }
 
 func (o *windowOperator[T, A]) changed() bool { return o.dirty }
 

@@ -187,8 +187,8 @@ func (s *snapshotter) sweep(ctx context.Context, generation uint64, kept []strin
 	}
 	for _, stored := range ids {
 		id := strings.TrimPrefix(stored, s.scope)
-		member, gen, ok := parsePart(id)
-		if !ok || member != s.member || gen >= generation || named[id] {
+		part, ok := parsePart(id)
+		if !ok || part.member != s.member || part.generation >= generation || named[id] {
 			continue
 		}
 		if err := s.store.Delete(ctx, stored); err != nil {
@@ -204,7 +204,8 @@ func (s *snapshotter) retired(ctx context.Context, ids []string) error {
 		return nil
 	}
 	for _, id := range ids {
-		if member, _, ok := parsePart(id); !ok || member != s.member {
+		// What is inline lies in no store.
+		if part, ok := parsePart(id); !ok || part.member != s.member || part.index == 0 {
 			continue
 		}
 		if err := s.store.Delete(ctx, s.scope+id); err != nil {
@@ -218,12 +219,25 @@ func (s *snapshotter) id(b participant.Barrier, index int) string {
 	return fmt.Sprintf("%s.%s.%d.%d.%d", s.member, s.operator, b.Generation, b.N, index)
 }
 
+// partName is what an id says.
+type partName struct {
+	member, operator     string
+	generation, n, index uint64
+}
+
 // parsePart reads whose a part is; ids are parsed, never matched by prefix (L9).
-func parsePart(id string) (member string, generation uint64, ok bool) {
+func parsePart(id string) (p partName, ok bool) {
 	f := strings.Split(id, ".")
 	if len(f) != 5 {
-		return "", 0, false
+		return p, false
 	}
-	generation, err := strconv.ParseUint(f[2], 10, 64)
-	return f[0], generation, err == nil
+	p.member, p.operator = f[0], f[1]
+	for i, to := range []*uint64{&p.generation, &p.n, &p.index} {
+		v, err := strconv.ParseUint(f[2+i], 10, 64)
+		if err != nil {
+			return p, false
+		}
+		*to = v
+	}
+	return p, true
 }

@@ -201,12 +201,17 @@ type Run struct {
 	votes    map[uint64]*vote
 	final    uint64 // decided through
 	through  uint64 // proven through
-	work     int
-	lag      int64
-	ended    bool
-	err      error
+	said     said
 	changed  chan struct{}
 	closed   bool
+}
+
+// said is what the task has told.
+type said struct {
+	work  bool // since the last vote
+	lag   int64
+	ended bool
+	err   error
 }
 
 type vote struct {
@@ -272,7 +277,7 @@ func (r *Run) Vote(_ context.Context, b participant.Barrier, c participant.Contr
 	branches := r.branches
 	r.votes[r.next], r.branches = v, map[string]participant.Branch{}
 	r.next++
-	r.work = 0
+	r.said.work = false
 	r.group.Go(func() { r.prepare(v, branches) })
 	return nil
 }
@@ -297,17 +302,19 @@ func (r *Run) prepare(v *vote, branches map[string]participant.Branch) {
 	r.wake()
 }
 
-// HasWork is counted until the next vote; see Work.
-func (r *Run) HasWork() { r.change(func() { r.work++ }) }
+// HasWork is kept until the next vote; see Await.
+func (r *Run) HasWork() { r.change(func() { r.said.work = true }) }
 
-// Progress is kept; see Lag.
-func (r *Run) Progress(lag int64, ended bool) { r.change(func() { r.lag, r.ended = lag, ended }) }
+// Progress is kept; see Await.
+func (r *Run) Progress(lag int64, ended bool) {
+	r.change(func() { r.said.lag, r.said.ended = lag, ended })
+}
 
 // Fail ends the generation; see Err.
 func (r *Run) Fail(err error) {
 	r.change(func() {
-		if r.err == nil {
-			r.err = err
+		if r.said.err == nil {
+			r.said.err = err
 		}
 	})
 	r.close()
@@ -323,7 +330,7 @@ func (r *Run) Retired() <-chan []string { return r.retired }
 func (r *Run) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.err
+	return r.said.err
 }
 
 // Await waits until f is true of what the task has said last: work for the epoch being written, the
@@ -331,7 +338,7 @@ func (r *Run) Err() error {
 func (r *Run) Await(ctx context.Context, f func(work, ended bool, lag int64) bool) error {
 	for {
 		r.mu.Lock()
-		ok, err, changed := f(r.work > 0, r.ended, r.lag), r.err, r.changed
+		ok, err, changed := f(r.said.work, r.said.ended, r.said.lag), r.said.err, r.changed
 		r.mu.Unlock()
 		if err != nil {
 			return err
@@ -351,7 +358,7 @@ func (r *Run) Await(ctx context.Context, f func(work, ended bool, lag int64) boo
 func (r *Run) await(ctx context.Context, n uint64) (*vote, error) {
 	for {
 		r.mu.Lock()
-		v, err, changed := r.votes[n], r.err, r.changed
+		v, err, changed := r.votes[n], r.said.err, r.changed
 		ready := v != nil && v.ready
 		r.mu.Unlock()
 		if ready {

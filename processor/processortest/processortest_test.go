@@ -1,0 +1,135 @@
+package processortest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"go.uber.org/goleak"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/processortest"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestTheScriptedSourceIsASource(t *testing.T) {
+	src := processortest.NewSource("in", "0", "1", "2")
+	processortest.RunSource(t, processortest.SourceKit{
+		New: func(testing.TB) processortest.Reader { return src },
+		Fill: func(_ testing.TB, n int) {
+			for i := range n {
+				src.Append(fmt.Sprint(i%3), stream.Record{Value: fmt.Appendf(nil, "record %d", i)})
+			}
+		},
+	})
+}
+
+// begin writes one record into the epoch that is being written.
+func begin(t *testing.T, run *processortest.Run, value string) {
+	t.Helper()
+	b, err := run.Branch(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(value)}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOnlyWhatWasDecidedSurvives(t *testing.T) {
+	ctx := t.Context()
+	sink := processortest.NewSink("one")
+	scope := processortest.NewScope(map[string]participant.Resource{"one": sink})
+	restore, run, err := scope.Open(ctx)
+	if err != nil || !restore.Fresh || restore.Generation != 1 {
+		t.Fatalf("%+v, %v", restore, err)
+	}
+	vote := func(n uint64) {
+		t.Helper()
+		c := participant.Contribution{Parts: []participant.StatePart{{ID: fmt.Sprint(n)}}}
+		if err := run.Vote(ctx, participant.Barrier{Generation: 1, N: n}, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	begin(t, run, "a")
+	vote(1)
+	vote(1) // a repeat is no error
+	begin(t, run, "b")
+	vote(2)
+	if err := run.Vote(ctx, participant.Barrier{Generation: 1, N: 4}, participant.Contribution{}); !errors.Is(err, participant.ErrBug) {
+		t.Errorf("an epoch was skipped: %v", err)
+	}
+	if err := scope.Decide(ctx); err != nil {
+		t.Fatal(err)
+	}
+	restore, _, err = scope.Open(ctx)
+	if err != nil || restore.Fresh || restore.RestoreN != 1 || restore.Parts[0].ID != "1" {
+		t.Fatalf("%+v, %v", restore, err)
+	}
+	if got := sink.Committed(); len(got) != 1 || string(got[0].Record.Value) != "a" || sink.Prepared() != 0 {
+		t.Errorf("%+v is committed, %d prepared", got, sink.Prepared())
+	}
+	if _, err := run.Branch(ctx, "one"); !errors.Is(err, participant.ErrClosed) {
+		t.Errorf("a branch of a closed generation: %v", err)
+	}
+}
+
+func TestBranchesWaitWhileTooMuchIsPending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		scope := processortest.NewScope(map[string]participant.Resource{"one": processortest.NewSink("one")})
+		_, run, err := scope.Open(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := range uint64(2) {
+			if err := run.Vote(ctx, participant.Barrier{Generation: 1, N: n + 1}, participant.Contribution{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got := make(chan error)
+		go func() {
+			_, err := run.Branch(context.WithoutCancel(ctx), "one")
+			got <- err
+		}()
+		synctest.Wait()
+		select {
+		case err := <-got:
+			t.Fatalf("not held back: %v", err)
+		default:
+		}
+		if err := errors.Join(scope.Decide(ctx), scope.Finish(ctx)); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-got; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestANoIsTold(t *testing.T) {
+	ctx := t.Context()
+	sink := processortest.NewSink("one")
+	scope := processortest.NewScope(map[string]participant.Resource{"one": sink})
+	_, run, err := scope.Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := errors.New("disk is full")
+	sink.FailPrepare(full)
+	begin(t, run, "a")
+	if err := run.Vote(ctx, participant.Barrier{Generation: 1, N: 1}, participant.Contribution{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := scope.Decide(ctx); !errors.Is(err, full) {
+		t.Errorf("got %v", err)
+	}
+	if err := scope.Close(ctx); err != nil || len(sink.Committed()) != 0 {
+		t.Errorf("%v, %v", err, sink.Committed())
+	}
+}
