@@ -116,7 +116,7 @@ func (s *scope) place(ctx context.Context, m *member, st *unisinkv1.Standing) {
 // rest lets a holder wait for the next generation, after telling it how its last one ended.
 func (s *scope) rest(m *member) {
 	newest := s.seen.newest
-	past := m.phase != unisinkv1.Phase_PHASE_IDLE && m.phase != unisinkv1.Phase_PHASE_UNSPECIFIED
+	past := inGeneration(m.phase)
 	switch {
 	case past && (m.generation > newest.Generation || m.generation == newest.Generation && newest.Open):
 		why := fmt.Sprintf("member %s (instance %s) says it is in generation %d of scope %s, of which it is no member", m.name, m.instance, m.generation, s.id)
@@ -278,7 +278,7 @@ func phaseName(p unisinkv1.Phase) string {
 		return "ready"
 	case unisinkv1.Phase_PHASE_RUNNING:
 		return "running"
-	default:
-		return "idle"
+	case unisinkv1.Phase_PHASE_UNSPECIFIED, unisinkv1.Phase_PHASE_IDLE:
 	}
+	return "idle"
 }

@@ -124,6 +124,7 @@ type world struct {
 	leader *Manager
 	depose func()
 	events []eventlog.Event
+	out    map[string]*resource // by member
 }
 
 const pipelineName = "orders"
@@ -133,7 +134,7 @@ var scope0 = ledger.ScopeID{Pipeline: pipelineName}
 // newWorld makes a pipeline of the members named; the first is the source.
 func newWorld(t *testing.T, members ...string) *world {
 	t.Helper()
-	w := &world{t: t, log: &fakeLog{m: ledger.New(), hold: map[string]chan struct{}{}, delay: time.Millisecond}}
+	w := &world{t: t, out: map[string]*resource{}, log: &fakeLog{m: ledger.New(), hold: map[string]chan struct{}{}, delay: time.Millisecond}}
 	p := ledger.Pipeline{Name: pipelineName, Fingerprint: "f1", Settings: ledger.Settings{EpochInterval: 100, PrepareTimeout: 5000}}
 	for i, name := range members {
 		p.Members = append(p.Members, ledger.MemberSpec{
@@ -240,10 +241,11 @@ func (w *world) happened(k eventlog.Kind) []eventlog.Event {
 // within waits, in the bubble's time, for what is to come.
 func (w *world) within(d time.Duration, what string, ok func() bool) {
 	w.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
 		if ok() {
 			return
 		}
+		time.Sleep(5 * time.Millisecond) // of the bubble
 	}
 	w.log.mu.Lock()
 	defer w.log.mu.Unlock()
@@ -432,6 +434,100 @@ func describe(o *unisinkv1.Order) string {
 		return "vote again"
 	}
 	return "?"
+}
+
+// resource is what a member's processes write to. It outlives them, and fences.
+type resource struct {
+	mu     sync.Mutex
+	fenced uint64
+	state  map[string]string // name -> prepared, committed, rolled back
+	broken []string
+}
+
+func (w *world) resource(member string) *resource {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.out[member] == nil {
+		w.out[member] = &resource{state: map[string]string{}}
+	}
+	return w.out[member]
+}
+
+// prepare keeps a branch; false: a newer generation has fenced this one.
+func (x *resource) prepare(name string, gen uint64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if gen < x.fenced {
+		return false
+	}
+	if x.state[name] == "" {
+		x.state[name] = "prepared"
+	}
+	return true
+}
+
+func (x *resource) finish(name, how string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if was := x.state[name]; was == "committed" && how != was || was == "rolled back" && how != was {
+		x.broken = append(x.broken, name+" was "+was+", then "+how)
+	}
+	x.state[name] = how
+}
+
+// restore fences, commits what is listed and rolls back the rest of older generations.
+func (x *resource) restore(gen uint64, listed []*unisinkv1.Unfinished) {
+	x.mu.Lock()
+	x.fenced = max(x.fenced, gen)
+	var dead []string
+	for name, how := range x.state {
+		if how == "prepared" && generationOf(name) < gen {
+			dead = append(dead, name)
+		}
+	}
+	x.mu.Unlock()
+	for _, u := range listed {
+		name := u.GetHandle().GetName()
+		x.finish(name, "committed")
+		dead = slices.DeleteFunc(dead, func(d string) bool { return d == name })
+	}
+	for _, name := range dead {
+		x.finish(name, "rolled back")
+	}
+}
+
+func generationOf(name string) uint64 { e := epochOf(name); return uint64(e.Generation) }
+
+// epochOf reads the epoch from a branch's name, "test.member.7.12".
+func epochOf(name string) ledger.Epoch {
+	_, rest, _ := strings.Cut(name, ".")
+	_, rest, _ = strings.Cut(rest, ".")
+	e, err := ledger.ParseEpoch(rest)
+	if err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// atomic checks the promise: what any member committed is decided, what is decided nobody rolled
+// back, and nothing goes both ways.
+func (w *world) atomic() {
+	w.t.Helper()
+	for _, member := range sortedNames(w.out) {
+		x := w.resource(member)
+		x.mu.Lock()
+		for _, b := range x.broken {
+			w.t.Error(b)
+		}
+		for _, name := range sortedNames(x.state) {
+			var o ledger.Outcome
+			w.log.view(func(m *ledger.Machine) { o = m.EpochOutcome(scope0, epochOf(name)) })
+			if how := x.state[name]; how == "committed" && o != ledger.Committed || how == "rolled back" && o != ledger.Aborted {
+				w.t.Errorf("branch %s is %s, its epoch is %s", name, how, o)
+			}
+		}
+		x.mu.Unlock()
+	}
 }
 
 // sortedNames of what a map holds.

@@ -36,7 +36,7 @@ func TestLeaderChangeInMidRoundDecidesWithRepeatedVotesAndRestartsNobody(t *test
 		}
 		robots[0].die()
 		robots[1].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -55,7 +55,7 @@ func TestLeaderChangeOfASoloScopeRestartsNobody(t *testing.T) {
 			t.Errorf("generation %d, open %v; want the first, open", rec.Generation, rec.Open)
 		}
 		robots[0].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -129,7 +129,7 @@ func TestNewLeaderClosesWhenAMemberIsMissingAfterALease(t *testing.T) {
 			t.Errorf("closed after %s, before a lease had passed", took)
 		}
 		robots[0].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -168,7 +168,7 @@ func TestP18_ProvenThroughOfAStandingMakesRoomForTheNextBarrier(t *testing.T) {
 		w.within(2*time.Second, "the next epoch", func() bool { return w.newest().Final > at })
 		robots[0].die()
 		robots[1].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -193,7 +193,7 @@ func TestP22_StopSurvivesAFailover(t *testing.T) {
 				w.within(8*time.Second, "stopped", func() bool { return w.pipeline().Desired == ledger.Stopped })
 				<-robots[0].gone
 				<-robots[1].gone
-				w.atomic(robots...)
+				w.atomic()
 				if n := w.log.count("OpenGeneration"); n != 1 {
 					t.Errorf("%d generations were opened, want 1", n)
 				}
@@ -279,7 +279,7 @@ func TestDeposedLeaderDecidesNothing(t *testing.T) {
 		w.log.mu.Unlock()
 		robots[0].die()
 		robots[1].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }

@@ -36,7 +36,7 @@ func TestSourceAndSinkDecideEpochsTogether(t *testing.T) {
 				t.Errorf("%s: last order is %q, want stop", r.member, last[len(last)-1])
 			}
 		}
-		w.atomic(robots...)
+		w.atomic()
 		if n := w.log.count("OpenGeneration"); n != 1 {
 			t.Errorf("%d generations were opened, want 1", n)
 		}
@@ -57,7 +57,7 @@ func TestSoloScopeDecidesByItsOwnCalls(t *testing.T) {
 		w.desire(ledger.Stopping)
 		w.within(5*time.Second, "stopped", func() bool { return w.pipeline().Desired == ledger.Stopped })
 		<-robots[0].gone
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -95,7 +95,7 @@ func TestRestartCommitsWhatWasDecidedAndPaysDebts(t *testing.T) {
 		}
 		robots[0].die()
 		next.die()
-		w.atomic(robots[0], next)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -120,7 +120,7 @@ func TestDrainReachesItsEndThroughARestart(t *testing.T) {
 		if !drained {
 			t.Errorf("no final barrier of the drain: %q", robots[0].heard())
 		}
-		w.atomic(robots[0], next)
+		w.atomic()
 		w.fall()
 	})
 }

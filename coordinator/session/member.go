@@ -58,7 +58,7 @@ func (s *scope) attach(ctx context.Context, a *stream) error {
 		if m.stream != nil {
 			m.stream.end(refuse(grpcerr.Slow, nil, "the process has attached again, on another stream"))
 		}
-	case m.instance != "" && hasPast(a.req.GetStanding()):
+	case m.instance != "" && inGeneration(a.req.GetStanding().GetPhase()):
 		return s.fence(a, m) // its place was taken while it was away
 	case m.living() && a.req.GetNoWait():
 		return refuse(grpcerr.MemberAlive, map[string]string{grpcerr.MetaMember: m.name, grpcerr.MetaInstance: m.instance},
@@ -75,14 +75,9 @@ func (s *scope) attach(ctx context.Context, a *stream) error {
 	return nil
 }
 
-// hasPast reports a process that was in a generation before.
-func hasPast(st *unisinkv1.Standing) bool {
-	switch st.GetPhase() {
-	case unisinkv1.Phase_PHASE_RESTORING, unisinkv1.Phase_PHASE_READY, unisinkv1.Phase_PHASE_RUNNING:
-		return true
-	default:
-		return false
-	}
+// inGeneration reports a process that has not heard, or not acted upon, the end of its generation.
+func inGeneration(p unisinkv1.Phase) bool {
+	return p != unisinkv1.Phase_PHASE_IDLE && p != unisinkv1.Phase_PHASE_UNSPECIFIED
 }
 
 // fence turns away for good a process whose place was taken.

@@ -106,7 +106,7 @@ func TestConnectionThatIsCutAndComesBackRestartsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		sink.cut()
 		source.quiet(2 * time.Second)
 		back := attachRequest("sink", "b")
@@ -125,8 +125,8 @@ func TestConnectionThatIsCutAndComesBackRestartsNobody(t *testing.T) {
 }
 
 // running attaches source "a" and sink "b" and brings them to generation 1, started.
-func running(t *testing.T, ctx context.Context, w *world) (source, sink *link) {
-	t.Helper()
+func running(ctx context.Context, w *world) (source, sink *link) {
+	w.t.Helper()
 	source, sink = w.attach(attachRequest("source", "a"), 100), w.attach(attachRequest("sink", "b"), 100)
 	source.expect("welcome")
 	sink.expect("welcome")
@@ -136,7 +136,7 @@ func running(t *testing.T, ctx context.Context, w *world) (source, sink *link) {
 	sink.renew(ctx, false)
 	for _, l := range []*link{source, sink} {
 		if err := l.ready(1); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 	}
 	source.expect("start 1")
@@ -165,7 +165,7 @@ func TestLeaveClosesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		for range 2 { // a repeat is harmless
 			if _, err := w.now().Leave(ctx, &unisinkv1.LeaveRequest{Scope: sink.req.GetScope(), Member: "sink", Instance: "b", Cause: "shut down"}); err != nil {
 				t.Fatal(err)
@@ -183,7 +183,7 @@ func TestNothingIsRolledBackBeforeTheCloseIsApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		applied := make(chan struct{})
 		w.log.mu.Lock()
 		w.log.hold["CloseGeneration"] = applied
@@ -210,7 +210,7 @@ func TestP17_CloseCarriesFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		sink.cut() // it does not hear the decision, and comes back after the close
 		for _, l := range []*link{source, sink} {
 			if _, err := l.voteFor(yes(l.req.GetMember(), 1, 1)); err != nil {
@@ -243,7 +243,7 @@ func TestAnswersOfStrangersAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		scope := sink.req.GetScope()
 		reason := func(what string, err error, want string) {
 			t.Helper()
@@ -292,7 +292,7 @@ func TestVoteOfAClosedGenerationBringsTheCloseOrderAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		source.cut() // so that no next generation opens
 		w.admin(ledger.CloseGeneration{Scope: scope0, Generation: 1, Cause: "by hand"})
 		sink.expect("close 1 at 0: by hand")

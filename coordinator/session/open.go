@@ -230,10 +230,8 @@ func (s *scope) tellWaiting() {
 		if !m.present() || m.stream.told == s.waiting || m.stream.stopped {
 			continue
 		}
-		switch m.phase {
-		case unisinkv1.Phase_PHASE_RESTORING, unisinkv1.Phase_PHASE_RUNNING:
+		if m.phase == unisinkv1.Phase_PHASE_RESTORING || m.phase == unisinkv1.Phase_PHASE_RUNNING {
 			continue
-		default:
 		}
 		m.stream.told = s.waiting
 		s.push(m.stream, orderWaiting(s.waiting))

@@ -135,13 +135,11 @@ func (m *Manager) record(ctx context.Context, meta *unisinkv1.Meta, bodies []led
 			if err != nil {
 				return m.proposal(err)
 			}
-			switch res.Refusal {
-			case ledger.Contradicts, ledger.NotFound:
+			if res.Refusal == ledger.Contradicts || res.Refusal == ledger.NotFound {
 				m.c.Logger.WarnContext(ctx, "proof not taken", obs.Actor(meta.GetActor()), obs.Cause(res.Text))
 				return nil
-			default:
-				return RefusalError(res)
 			}
+			return RefusalError(res)
 		})
 	}
 	return g.Wait()

@@ -2,11 +2,9 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -28,10 +26,12 @@ type robot struct {
 	term   uint64
 	said   []string // orders heard, without Waiting
 	waits  string
-	out    map[string]string // handle name -> prepared, committed, rolled back
-	mute   bool              // keeps its votes to itself
-	deaf   bool              // does not say what is proven
-	idle   bool              // has no work
+	out    *resource
+	cut    context.CancelFunc // ends the present stream
+	thaw   chan struct{}      // closed while the process is not paused
+	mute   bool               // keeps its votes to itself
+	deaf   bool               // does not say what is proven
+	idle   bool               // has no work
 	solo   bool
 	starts int
 	fence  string
@@ -52,7 +52,9 @@ func (w *world) start(members ...string) []*robot {
 
 func (r *robot) run() {
 	r.st = &unisinkv1.Standing{Phase: unisinkv1.Phase_PHASE_IDLE}
-	r.votes, r.out, r.gone = map[uint64]*unisinkv1.Vote{}, map[string]string{}, make(chan struct{})
+	r.votes, r.out, r.gone = map[uint64]*unisinkv1.Vote{}, r.w.resource(r.member), make(chan struct{})
+	r.thaw = make(chan struct{})
+	close(r.thaw)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.kill = ctx, cancel
 	go func() {
@@ -65,6 +67,22 @@ func (r *robot) run() {
 	}()
 }
 
+// sleep pauses the whole process; wake lets it go on where it was.
+func (r *robot) sleep() { r.set(func() { r.thaw = make(chan struct{}) }) }
+func (r *robot) wake()  { r.set(func() { close(r.thaw) }) }
+
+// awake waits while the process is paused.
+func (r *robot) awake() {
+	r.mu.Lock()
+	thaw := r.thaw
+	r.mu.Unlock()
+	select {
+	case <-thaw:
+	case <-r.ctx.Done():
+	}
+}
+
+// pause waits between two tries.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
@@ -77,6 +95,7 @@ func (r *robot) die() { r.kill(); <-r.gone }
 
 func (r *robot) renew(ctx context.Context) {
 	for ctx.Err() == nil {
+		r.awake()
 		r.mu.Lock()
 		gen, work := r.st.GetGeneration(), !r.idle && len(r.down) > 0 || r.solo
 		r.mu.Unlock()
@@ -92,6 +111,8 @@ func (r *robot) session(ctx context.Context) bool {
 	proc := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	r.awake()
+	r.set(func() { r.cut = cancel })
 	req := attachRequest(r.member, r.instance)
 	r.mu.Lock()
 	st := &unisinkv1.Standing{
@@ -111,9 +132,10 @@ func (r *robot) session(ctx context.Context) bool {
 	for {
 		select {
 		case x := <-o.out:
+			r.awake()
 			if !r.obey(proc, x) {
 				cancel()
-				<-ended
+				<-ended //nolint:errcheck // it was cut on purpose
 				return false
 			}
 		case err := <-ended:
@@ -183,11 +205,12 @@ func (r *robot) obey(ctx context.Context, o *unisinkv1.Order) bool {
 
 func (r *robot) restore(ctx context.Context, x *unisinkv1.Restore) {
 	r.st = &unisinkv1.Standing{Generation: x.GetGeneration(), Phase: unisinkv1.Phase_PHASE_RESTORING}
+	clear(r.votes)
+	r.out.restore(x.GetGeneration(), x.GetUnfinished())
 	req := &unisinkv1.ReadyRequest{
 		Scope: &unisinkv1.Scope{Pipeline: pipelineName}, Member: r.member, Instance: r.instance, Generation: x.GetGeneration(), Swept: x.GetDebts(),
 	}
 	for _, u := range x.GetUnfinished() {
-		r.out[u.GetHandle().GetName()] = "committed"
 		req.Proofs = append(req.Proofs, &unisinkv1.BranchProof{
 			Epoch: u.GetEpoch(), Member: u.GetMember(), Resource: u.GetResource(),
 			Proof: &unisinkv1.Proof{Verdict: unisinkv1.Verdict_VERDICT_COMMITTED, Evidence: "seen"},
@@ -195,6 +218,7 @@ func (r *robot) restore(ctx context.Context, x *unisinkv1.Restore) {
 	}
 	go func() {
 		for ctx.Err() == nil {
+			r.awake()
 			if _, err := r.w.now().Ready(ctx, req); err == nil {
 				r.mu.Lock()
 				if r.st.GetPhase() == unisinkv1.Phase_PHASE_RESTORING {
@@ -214,11 +238,13 @@ func (r *robot) inject(e *unisinkv1.Epoch, final bool) {
 		return
 	}
 	for n := r.st.GetNewestBarrier() + 1; n <= e.GetN(); n++ {
-		r.st.NewestBarrier, r.st.NewestBarrierFinal = n, final && n == e.GetN()
 		v := yes(r.member, e.GetGeneration(), n)
+		if !r.out.prepare(v.GetBranches()[0].GetHandle().GetName(), e.GetGeneration()) {
+			return // a zombie; it will be told
+		}
+		r.st.NewestBarrier, r.st.NewestBarrierFinal = n, final && n == e.GetN()
 		v.Final = r.st.GetNewestBarrierFinal()
 		r.votes[n] = v
-		r.out[v.GetBranches()[0].GetHandle().GetName()] = "prepared"
 		if !r.solo {
 			go r.send(r.ctx, n)
 		}
@@ -249,6 +275,7 @@ func (r *robot) pass(ctx context.Context, e *unisinkv1.Epoch, final bool) {
 // send repeats a vote until a leader has taken it.
 func (r *robot) send(ctx context.Context, n uint64) {
 	for ctx.Err() == nil {
+		r.awake()
 		r.mu.Lock()
 		v, mute := r.votes[n], r.mute
 		r.mu.Unlock()
@@ -280,12 +307,13 @@ func (r *robot) through(gen, n uint64) {
 
 func (r *robot) finish(v *unisinkv1.Vote, how string) {
 	for _, b := range v.GetBranches() {
-		r.out[b.GetHandle().GetName()] = how
+		r.out.finish(b.GetHandle().GetName(), how)
 	}
 }
 
 func (r *robot) prove(ctx context.Context, gen, n uint64) {
 	for n > 0 && ctx.Err() == nil {
+		r.awake()
 		_, err := r.w.now().Resolved(ctx, &unisinkv1.ResolvedRequest{
 			Scope: &unisinkv1.Scope{Pipeline: pipelineName}, Member: r.member, Instance: r.instance, Generation: gen, ProvenThrough: n,
 		})
@@ -339,37 +367,4 @@ func (r *robot) heard() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return append([]string(nil), r.said...)
-}
-
-// final is the last decided n of a generation.
-func (w *world) final(g ledger.Generation) uint64 {
-	rec := w.newest()
-	if rec.Generation != g {
-		w.t.Fatalf("generation %d is the newest, not %d", rec.Generation, g)
-	}
-	return rec.Final
-}
-
-// atomic checks the promise: what any member committed is decided, and what is decided nobody
-// rolled back.
-func (w *world) atomic(robots ...*robot) {
-	w.t.Helper()
-	for _, r := range robots {
-		r.mu.Lock()
-		for _, name := range sortedNames(r.out) {
-			var g, n uint64
-			var member string
-			if _, err := fmt.Sscanf(name, "test."+r.member+".%d.%d", &g, &n); err != nil {
-				w.t.Fatalf("%s%s: %v", member, name, err)
-			}
-			var o ledger.Outcome
-			w.log.view(func(m *ledger.Machine) {
-				o = m.EpochOutcome(scope0, ledger.Epoch{Generation: ledger.Generation(g), N: n})
-			})
-			if how := r.out[name]; how == "committed" && o != ledger.Committed || how == "rolled back" && o != ledger.Aborted {
-				w.t.Errorf("branch %s is %s, its epoch is %s", name, how, o)
-			}
-		}
-		r.mu.Unlock()
-	}
 }

@@ -262,9 +262,9 @@ func roundKind(k unisinkv1.VoteKind) round.VoteKind {
 		return round.No
 	case unisinkv1.VoteKind_VOTE_KIND_LOST:
 		return round.Lost
-	default:
-		return 0
+	case unisinkv1.VoteKind_VOTE_KIND_UNSPECIFIED:
 	}
+	return 0
 }
 
 func roundVote(member, instance string, v *unisinkv1.Vote) round.Vote {

@@ -48,7 +48,7 @@ func TestP24_BackOffIsKeptAndToldAndEndsInAHalt(t *testing.T) {
 		w.within(5*time.Second, "an epoch", func() bool { return w.newest().Final > 0 })
 		robots[0].die()
 		robots[1].die()
-		w.atomic(robots...)
+		w.atomic()
 		w.fall()
 	})
 }
@@ -57,7 +57,7 @@ func TestP24_WaitingSaysWhenTheNextStartIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		w.admin(ledger.CloseGeneration{Scope: scope0, Generation: 1, Cause: "by hand"})
 		source.expect("close 1")
 		for got := ""; !strings.Contains(got, "the next start at"); {
@@ -103,7 +103,7 @@ func TestUnknownOutcomeOfADecisionIsSettledByTheLog(t *testing.T) {
 				if rec := w.newest(); rec.Generation != 1 {
 					t.Errorf("generation %d: an unknown outcome ended the first", rec.Generation)
 				}
-				w.atomic(robots...)
+				w.atomic()
 				w.fall()
 			})
 		})
@@ -157,7 +157,7 @@ func TestVoteMeasuredByAnotherTermIsSentAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		v := yes("sink", 1, 1)
 		left := int64(60_000)
 		v.Branches[0].TimeLeftMs = &left
@@ -185,7 +185,7 @@ func TestHeuristicProofHaltsAndEndsTheGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		for _, l := range []*link{source, sink} {
 			if _, err := l.voteFor(yes(l.req.GetMember(), 1, 1)); err != nil {
 				t.Fatal(err)
@@ -220,7 +220,7 @@ func TestMisconfiguredMemberHaltsTheScope(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		no := &unisinkv1.Vote{
 			Epoch: &unisinkv1.Epoch{Generation: 1, N: 1}, Kind: unisinkv1.VoteKind_VOTE_KIND_NO,
 			Reason: "topic has no leader", ReasonClass: unisinkv1.ErrorClass_ERROR_CLASS_MISCONFIGURED,
@@ -272,7 +272,7 @@ func TestChangedSpecificationIsTakenOverWhenAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		sink.cut()
 		changed := attachRequest("sink", "c")
 		changed.Fingerprint, changed.AllowChangedSpecification = "f2", true
@@ -337,7 +337,7 @@ func TestRetiredPartsAreHandedToTheirMember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
 		ctx, cancel := context.WithCancel(t.Context())
-		source, sink := running(t, ctx, w)
+		source, sink := running(ctx, w)
 		w.now().Retired([]ledger.Retired{{Scope: scope0, Member: "sink", Part: "p1"}, {Scope: scope0, Member: "sink", Part: "p2"}})
 		sink.expect("retired p1,p2")
 		source.quiet(time.Second)
