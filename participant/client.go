@@ -82,6 +82,18 @@ func (c *Client) Events() unisinkv1.EventsClient { return unisinkv1.NewEventsCli
 // client that address alone.
 func (c *Client) Cluster() unisinkv1.ClusterClient { return unisinkv1.NewClusterClient(c.router) }
 
+// Namespace of the coordinator group, which stands in the names of branches.
+func (c *Client) Namespace(ctx context.Context) (Namespace, error) {
+	resp, err := c.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+	if err != nil {
+		return Namespace{}, fmt.Errorf("ask for the namespace: %w", refusal(err))
+	}
+	if resp.GetNamespace() == "" {
+		return Namespace{}, fmt.Errorf("ask for the namespace: %w: coordinator node %s is not bootstrapped", ErrRefused, resp.GetNode())
+	}
+	return Namespace{Name: resp.GetNamespace(), Incarnation: resp.GetIncarnation()}, nil
+}
+
 // NewMeta is the Meta of one intended change, with a new request id; repeats of the same change
 // carry the same one.
 func (c *Client) NewMeta() *unisinkv1.Meta {
@@ -153,8 +165,14 @@ func (c *Client) Commit(ctx context.Context, txn string, branches []HandBranch) 
 		req.Branches = append(req.Branches, &unisinkv1.HandBranch{Resource: b.Resource, Handle: handleToWire(b.Handle)})
 	}
 	resp, err := c.Transactions().Commit(ctx, req)
+	if err = unknownIfCut(ctx, err); errors.Is(err, ErrContradicts) {
+		// Aborted before, or committed with other branches. It is known, so asking changes nothing.
+		if out, asked := c.Outcome(ctx, txn); asked != nil || out == OutcomeAborted {
+			return out, asked
+		}
+	}
 	if err != nil {
-		return outcomeUnset, fmt.Errorf("commit transaction %s: %w", txn, unknownIfCut(ctx, err))
+		return outcomeUnset, fmt.Errorf("commit transaction %s: %w", txn, err)
 	}
 	return decided("commit", txn, resp.GetOutcome())
 }

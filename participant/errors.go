@@ -33,6 +33,9 @@ var (
 	ErrTooOld = errors.New("transaction id too old")
 	// ErrContradicts: it is decided the other way.
 	ErrContradicts = errors.New("decided the other way")
+	// ErrUnfinished: decided, and not proven in every resource when the caller's time was over. The
+	// decision stands; whoever comes next finishes it by handle.
+	ErrUnfinished = errors.New("decided but not finished everywhere")
 	// ErrHeuristic: a resource broke its promise: decided one way, proven the other.
 	ErrHeuristic = errors.New("heuristic outcome")
 )

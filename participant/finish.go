@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/unisink/unisink/internal/obs"
@@ -27,7 +28,7 @@ func (g *generation) lane(ctx context.Context, alias string) {
 		if s == nil {
 			return
 		}
-		proof, err := g.m.bring(ctx, r, s.vote.Handle, want, false)
+		proof, err := bring(ctx, g.m.log, r, s.vote.Handle, want, false)
 		if err != nil {
 			return // the next generation, or the next process, goes on by handle
 		}
@@ -77,7 +78,7 @@ func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *sha
 // bring makes a prepared branch end as wanted, again and again until the resource shows a proof.
 // Errors never change the verdict: a time-out, a lost answer, even "fenced" mean that it is asked
 // again, with growing waits. With stopFenced ErrFenced is returned.
-func (m *Member) bring(ctx context.Context, r Resource, h Handle, want Verdict, stopFenced bool) (Proof, error) {
+func bring(ctx context.Context, logger *slog.Logger, r Resource, h Handle, want Verdict, stopFenced bool) (Proof, error) {
 	call, what := r.Commit, "commit"
 	if want == RolledBack {
 		call, what = r.Rollback, "roll back"
@@ -101,9 +102,9 @@ func (m *Member) bring(ctx context.Context, r Resource, h Handle, want Verdict, 
 		if later := (*RetryAfter)(nil); errors.As(err, &later) {
 			wait = max(wait, later.After)
 		}
-		log := m.log.WarnContext
+		log := logger.WarnContext
 		if errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrUnknownHandle) || errors.Is(err, ErrBug) {
-			log = m.log.ErrorContext // a person must act; until then it is in doubt, never given up
+			log = logger.ErrorContext // a person must act; until then it is in doubt, never given up
 		}
 		log(ctx, "branch not finished, trying again", obs.Command(what), obs.Resource(h.Alias), obs.Branch(h.Name),
 			obs.Attempt(attempt), obs.Next(wait), obs.Err(err))
