@@ -123,8 +123,8 @@ func (m *Machine) closeGeneration(s *step, c *Command, b CloseGeneration) {
 		return
 	}
 	s.Final = sc.final(b.Generation)
-	if b.Generation < newest.Generation {
-		return
+	if b.Generation < newest.Generation || m.pipelines[b.Scope.Pipeline] == nil {
+		return // it ended long ago
 	}
 	if b.Halt != "" { // before the close, which may find a reason of its own
 		m.halt(s, sc, clip(b.Halt))
