@@ -110,10 +110,14 @@ func (f *Answers) Err() error {
 func plain(err error) string {
 	var nl *NotLeaderError
 	if errors.As(err, &nl) {
-		if nl.Leader == "" {
-			return "knows no leader"
+		if nl.Leader != "" {
+			return "names " + nl.Leader
 		}
-		return "names " + nl.Leader
+		// Why it knows none is the node's to say: it may not have been bootstrapped.
+		if st, ok := status.FromError(nl.Err); ok && st.Message() != "" {
+			return st.Message()
+		}
+		return "knows no leader"
 	}
 	if st, ok := status.FromError(err); ok {
 		return strings.TrimPrefix(st.Message(), "connection error: ")
