@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -46,6 +47,19 @@ type Config struct {
 	HandTimeout time.Duration
 	// EventMemory is how many events a node remembers for watchers; default 4096.
 	EventMemory int
+
+	// Seams replace disk and network in tests; see package coordinatortest.
+	Seams Seams
+}
+
+// Seams are what tests put in the place of disk and network. Zero fields mean the real thing.
+type Seams struct {
+	Raft raftnode.Seams
+	// Clients is where clients are served, and Dial how other nodes are reached.
+	Clients net.Listener
+	Dial    func(ctx context.Context, addr string) (net.Conn, error)
+	// OnFatal replaces the end of the process.
+	OnFatal func(error)
 }
 
 func (c Config) withDefaults() Config {
@@ -71,7 +85,7 @@ func (c Config) Validate() error {
 		what, addr string
 		secure     bool
 	}{
-		{"client address", c.ClientBind, c.ClientTLS != nil},
+		{"client address", c.ClientBind, c.ClientTLS != nil || c.Seams.Clients != nil},
 		{"HTTP address", c.HTTPBind, false},
 	} {
 		if a.addr == "" && a.what == "HTTP address" {
@@ -94,6 +108,7 @@ func (c Config) raft() raftnode.Config {
 		NodeID: c.NodeID, DataDir: c.DataDir, RaftBind: c.RaftBind, RaftAdvertise: c.RaftAdvertise,
 		TLS: c.RaftTLS, Insecure: c.Insecure, Logger: c.Logger,
 		HeartbeatTimeout: c.HeartbeatTimeout, SnapshotThreshold: c.SnapshotThreshold,
+		Seams: c.Seams.Raft, OnFatal: c.Seams.OnFatal,
 	}
 }
 

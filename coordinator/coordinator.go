@@ -44,9 +44,11 @@ func New(c Config) (*Coordinator, error) {
 		return nil, err
 	}
 	co := &Coordinator{c: c, events: eventlog.New(c.EventMemory, c.Logger.With(obs.Node(c.NodeID)))}
-	client, err := listen(c.ClientBind, "clients")
-	if err != nil {
-		return nil, err
+	client, err := c.Seams.Clients, error(nil)
+	if client == nil {
+		if client, err = listen(c.ClientBind, "clients"); err != nil {
+			return nil, err
+		}
 	}
 	var web net.Listener
 	if c.HTTPBind != "" {
@@ -83,7 +85,7 @@ func (co *Coordinator) build(client, web net.Listener) {
 	co.server = server.New(server.Config{
 		Node: edge, Sessions: co.sessions, Events: co.events, Ages: co.finisher.Ages, Logger: co.c.Logger, Registry: registry,
 		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
-		HandTimeout: co.c.HandTimeout, Unknown: unknown,
+		HandTimeout: co.c.HandTimeout, Unknown: unknown, Dial: co.c.Seams.Dial,
 		NotLeader: func(err error) bool {
 			return errors.Is(err, raftnode.ErrNotLeader) || errors.Is(err, raftnode.ErrNotBootstrapped)
 		},

@@ -39,7 +39,9 @@ func newMetrics(c Config) *metrics {
 	labelled := func(name, help string, labels prometheus.Labels, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, read)
 	}
-	gauge := func(name, help string, read func() float64) prometheus.Collector { return labelled(name, help, nil, read) }
+	gauge := func(name, help string, read func() float64) prometheus.Collector {
+		return labelled(name, help, nil, read)
+	}
 	c.Registry.MustRegister(m.calls, m.seconds,
 		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.Ages().Unfinished) }),
 		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.Ages().Oldest.Seconds() }),
