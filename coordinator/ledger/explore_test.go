@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -414,10 +415,14 @@ func (t *trail) String() string {
 	return strings.Join(steps, "; ")
 }
 
-// deeper picks a bound: default, -short, or UNISINK_EXPLORE=deep.
+// deeper picks a bound: default, -short, UNISINK_EXPLORE=deep, or the number that stands there.
 func deeper(short, usual, deep int) int {
+	env := os.Getenv("UNISINK_EXPLORE")
+	if n, err := strconv.Atoi(env); err == nil {
+		return n
+	}
 	switch {
-	case os.Getenv("UNISINK_EXPLORE") == "deep":
+	case env == "deep":
 		return deep
 	case testing.Short():
 		return short

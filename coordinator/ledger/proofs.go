@@ -36,15 +36,33 @@ func (m *Machine) resolve(s *step, c *Command, b Resolve) {
 		m.proveThrough(s, c, sc, at.Generation, b.Branch.Member, b.ProvenThrough)
 		return
 	}
-	if at.N == 0 || at.N > final {
-		s.refuse(NotFound, "epoch %s of scope %s is not decided", at, id)
+	if at.N == 0 || at.N > final && at.Generation == g.Generation && g.Open {
+		s.refuse(Stale, "epoch %s of scope %s is not decided", at, id)
 		return
 	}
 	if b.Proof.Verdict != ProvenCommitted && b.Proof.Verdict != ProvenRolledBack {
 		s.refuse(Invalid, "a proof shows a branch committed or rolled back")
 		return
 	}
+	if at.N > final {
+		m.resolveAborted(s, c, sc, at, b)
+		return
+	}
 	m.resolveBranch(s, c, sc, at, b)
+}
+
+// resolveAborted takes a proof about an epoch that ended with its generation. Rolled back is as it
+// should be and leaves no trace; committed is a broken promise, and the halt keeps its evidence.
+func (m *Machine) resolveAborted(s *step, c *Command, sc *scope, at Epoch, b Resolve) {
+	s.Outcome = Aborted
+	if b.Proof.Verdict != ProvenCommitted {
+		return
+	}
+	if m.pipelines[sc.id.Pipeline] == nil {
+		s.refuse(NotFound, "the pipeline of scope %s was deleted", sc.id)
+		return
+	}
+	m.brokenPromise(s, c, sc, at, b.Branch, Aborted, b.Proof)
 }
 
 func (m *Machine) resolveBranch(s *step, c *Command, sc *scope, at Epoch, b Resolve) {
@@ -72,7 +90,7 @@ func (m *Machine) resolveBranch(s *step, c *Command, sc *scope, at Epoch, b Reso
 	proof.Evidence = clip(proof.Evidence)
 	m.editBranches(s, c, sc, e, func(bs []Branch) { bs[i].Proof = proof })
 	if proof.Verdict == ProvenRolledBack && !forced {
-		m.brokenPromise(s, c, sc, e, b.Branch, proof)
+		m.brokenPromise(s, c, sc, at, b.Branch, Committed, proof)
 	}
 }
 
@@ -135,9 +153,9 @@ func (m *Machine) resolvedEpoch(s *step, sc *scope, e *epoch) {
 
 // brokenPromise halts the scope and closes what is open of it, in the entry that shows the proof:
 // from here on nothing may build on an epoch that is not there. What is decided is still finished.
-func (m *Machine) brokenPromise(s *step, c *Command, sc *scope, e *epoch, b BranchID, p Proof) {
-	why := clip(fmt.Sprintf("branch %s of epoch %s was decided commit and is proven rolled back: %s", b, e.Epoch, p.Evidence))
-	s.effect(Effect{Kind: EffectHeuristic, Scope: sc.id, Epoch: e.Epoch, Txn: EpochTxn(sc.id, e.Epoch), Text: why})
+func (m *Machine) brokenPromise(s *step, c *Command, sc *scope, at Epoch, b BranchID, decided Outcome, p Proof) {
+	why := clip(fmt.Sprintf("branch %s of epoch %s was %s and is proven %s: %s", b, at, decided, p.Verdict, p.Evidence))
+	s.effect(Effect{Kind: EffectHeuristic, Scope: sc.id, Epoch: at, Txn: EpochTxn(sc.id, at), Text: why, Outcome: decided})
 	if m.unguarded.haltOnHeuristic {
 		return
 	}
