@@ -50,9 +50,16 @@ func (a *app) runDemo(c *cli.Context) error {
 	if jsonWanted {
 		out = a.err // the report alone goes to standard output
 	}
+	width := func() int {
+		w, _, err := term.GetSize(int(f.Fd()))
+		if err != nil {
+			return 0 // not known: nothing is cut
+		}
+		return w
+	}
 	report, err := demo.Run(c.Context, demo.Config{
 		Exe: exe, Dir: c.String("dir"), Rate: c.Int("rate"), Epoch: c.Duration("epoch"), Out: out,
-		Screen: isFile && !jsonWanted && term.IsTerminal(int(f.Fd())), Workload: ordersWorkload{},
+		Screen: isFile && !jsonWanted && term.IsTerminal(int(f.Fd())), Width: width, Workload: ordersWorkload{},
 	})
 	if err != nil && !errors.Is(err, demo.ErrBroken) {
 		if c.Context.Err() != nil {

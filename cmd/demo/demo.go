@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -33,6 +32,8 @@ type Config struct {
 	// Out gets the screen; Screen redraws it in place, otherwise lines are added.
 	Out    io.Writer
 	Screen bool
+	// Width of the terminal, for Screen; nil: lines are not cut.
+	Width func() int
 	// Workload is the pipeline, its input and its check.
 	Workload Workload
 }
@@ -319,14 +320,6 @@ func (d *demo) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w\n%s", err, d.logTails(5))
-}
-
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
-	}
-	return l.Addr().String(), l.Close()
 }
 
 func newClient(addresses ...string) (*participant.Client, error) {

@@ -38,7 +38,7 @@ func (d *demo) show(ctx context.Context) {
 			fmt.Fprintf(d.c.Out, "\x1b[%dA", drawn)
 		}
 		for _, l := range text {
-			fmt.Fprintf(d.c.Out, "\x1b[2K%s\n", l)
+			fmt.Fprintf(d.c.Out, "\x1b[2K%s\n", cut(l, d.c.Width))
 		}
 		fmt.Fprint(d.c.Out, "\x1b[J")
 		drawn = len(text)
@@ -130,7 +130,8 @@ func (v view) page(text string, epoch, at time.Duration) []string {
 		process = "killed, starting again"
 	}
 	out := []string{
-		fmt.Sprintf("unisink demo  %4.1f s   %s, an epoch every %s", at.Seconds(), text, epoch),
+		fmt.Sprintf("unisink demo  %4.1f s   an epoch every %s", at.Seconds(), epoch),
+		"  " + text,
 		"",
 		fmt.Sprintf("  coordinator  %s   term %d", strings.Join(v.nodes, " · "), v.term),
 		fmt.Sprintf("  pipeline     process %d %s · generation %d · lag %s · %d orders written", v.runs, process, v.scope.GetGeneration(), v.lag(), v.orders),
@@ -176,4 +177,16 @@ func epochLine(e *unisinkv1.EpochRecord) string {
 	}
 	return fmt.Sprintf("  %-8s  %s  %-12s  %8d  %s", fmt.Sprintf("%d.%d", e.GetEpoch().GetGeneration(), e.GetEpoch().GetN()),
 		time.UnixMilli(e.GetDecidedAtMs()).Format("15:04:05.000"), proven, position, what)
+}
+
+// cut keeps a line from wrapping, which would spoil the redrawing.
+func cut(line string, width func() int) string {
+	if width == nil {
+		return line
+	}
+	r := []rune(line)
+	if n := width(); n > 1 && len(r) >= n {
+		return string(r[:n-2]) + "…"
+	}
+	return line
 }

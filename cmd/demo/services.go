@@ -9,13 +9,14 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/unisink/unisink/internal/freeport"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // startServices starts the broker and three nodes, and makes a group of them.
 func (d *demo) startServices(ctx context.Context) error {
 	var err error
-	if d.broker, err = freeAddress(); err != nil {
+	if d.broker, err = freeport.Loopback(); err != nil {
 		return err
 	}
 	kafka, err := d.crew.start("kafka", "dev", "kafka", "--listen", d.broker)
@@ -25,10 +26,10 @@ func (d *demo) startServices(ctx context.Context) error {
 	var addresses []string
 	for i := range 3 {
 		n := &node{id: fmt.Sprintf("n%d", i+1)}
-		if n.client, err = freeAddress(); err != nil {
+		if n.client, err = freeport.Loopback(); err != nil {
 			return err
 		}
-		if n.raft, err = freeAddress(); err != nil {
+		if n.raft, err = freeport.Loopback(); err != nil {
 			return err
 		}
 		if err := d.startNode(n); err != nil {
@@ -106,7 +107,12 @@ func (d *demo) awaitPort(ctx context.Context, addr string, p *proc) error {
 	for {
 		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", addr)
 		if err == nil {
-			return conn.Close()
+			if err := conn.Close(); err != nil {
+				return err
+			}
+		}
+		if err == nil && p.alive() {
+			return nil
 		}
 		if !p.alive() {
 			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, p.err)
