@@ -142,7 +142,7 @@ func (v Value) Int() (int64, error) {
 	}
 	switch {
 	case negative && n <= 1<<63:
-		return -int64(n), nil //nolint:gosec // -(1<<63) is itself
+		return -int64(n), nil // -(1<<63) is itself
 	case !negative && n <= math.MaxInt64:
 		return int64(n), nil
 	}

@@ -226,7 +226,7 @@ func (r *Run) Branch(ctx context.Context, resource string) (participant.Branch, 
 	for {
 		r.mu.Lock()
 		n, b, changed, closed := r.next, r.branches[resource], r.changed, r.closed
-		held := n-1-r.through >= uint64(r.scope.MaxPending) //nolint:gosec // small
+		held := n-1-r.through >= uint64(r.scope.MaxPending) // small
 		r.mu.Unlock()
 		switch {
 		case closed:
@@ -262,7 +262,7 @@ func (r *Run) begin(ctx context.Context, resource string, n uint64) (participant
 }
 
 // Vote prepares the epoch's branches in the background.
-func (r *Run) Vote(_ context.Context, b participant.Barrier, c participant.Contribution) error {
+func (r *Run) Vote(ctx context.Context, b participant.Barrier, c participant.Contribution) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
@@ -278,15 +278,16 @@ func (r *Run) Vote(_ context.Context, b participant.Barrier, c participant.Contr
 	r.votes[r.next], r.branches = v, map[string]participant.Branch{}
 	r.next++
 	r.said.work = false
-	r.group.Go(func() { r.prepare(v, branches) })
+	ctx = context.WithoutCancel(ctx) // a vote outlives the call
+	r.group.Go(func() { r.prepare(ctx, v, branches) })
 	return nil
 }
 
-func (r *Run) prepare(v *vote, branches map[string]participant.Branch) {
+func (r *Run) prepare(ctx context.Context, v *vote, branches map[string]participant.Branch) {
 	var handles []participant.Handle
 	var refused error
 	for name, b := range branches {
-		a, err := b.Prepare(context.Background())
+		a, err := b.Prepare(ctx)
 		switch {
 		case err != nil:
 			refused = errors.Join(refused, fmt.Errorf("prepare %q: %w", name, err))

@@ -58,7 +58,7 @@ func (s *Source) Append(split string, records ...stream.Record) {
 		panic(fmt.Sprintf("processortest: source %q has no split %q", s.name, split))
 	}
 	for _, r := range records {
-		r.Topic, r.Partition, r.Offset = s.name, int32(part), int64(len(s.logs[split])) //nolint:gosec // few splits
+		r.Topic, r.Partition, r.Offset = s.name, int32(part), int64(len(s.logs[split])) // few splits
 		s.logs[split] = append(s.logs[split], r)
 	}
 	s.wake()
@@ -121,7 +121,7 @@ func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-timer.C:
-			return nil, nil //nolint:nilnil // the contract: nothing came
+			return nil, nil // the contract: nothing came
 		case <-more:
 		}
 	}

@@ -67,7 +67,7 @@ func (e *Encoder[A]) Encode(w *Windows[A], groups uint32, put func(dst []byte, a
 		t := w.tables[s]
 		for i := range t.entries {
 			g := Group(t.entries[i].hash, groups)
-			e.refs[e.counts[g]] = ref[A]{start: s, table: t, entry: int32(i)} //nolint:gosec // see Upsert
+			e.refs[e.counts[g]] = ref[A]{start: s, table: t, entry: int32(i)} // see Upsert
 			e.counts[g]++
 		}
 	}
@@ -90,7 +90,7 @@ func (e *Encoder[A]) group(g uint32, refs []ref[A], put func(dst []byte, acc *A)
 	for _, r := range refs {
 		x := &r.table.entries[r.entry]
 		b = binary.AppendVarint(b, r.start)
-		b = binary.AppendUvarint(b, uint64(x.end-x.off)) //nolint:gosec // not negative
+		b = binary.AppendUvarint(b, uint64(x.end-x.off)) // not negative
 		b = append(b, r.table.keys[x.off:x.end]...)
 		e.scratch = put(e.scratch[:0], &x.acc)
 		b = binary.AppendUvarint(b, uint64(len(e.scratch)))

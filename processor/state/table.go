@@ -16,7 +16,7 @@ func Hash(key []byte) uint64 {
 
 // Group is the key group of a key with that hash, of groups many.
 func Group(hash uint64, groups uint32) uint32 {
-	return uint32(hash % uint64(groups)) //nolint:gosec // less than groups
+	return uint32(hash % uint64(groups)) // less than groups
 }
 
 // Table holds one accumulator per key. It is not safe for concurrent use. Pointers to accumulators
@@ -62,7 +62,7 @@ func (t *Table[A]) Upsert(hash uint64, key []byte) (acc *A, made bool) {
 	off := len(t.keys)
 	t.keys = append(t.keys, key...)
 	t.entries = append(t.entries, entry[A]{hash: hash, off: off, end: len(t.keys)})
-	t.slots[i] = int32(len(t.entries)) //nolint:gosec // 2^31 keys of one window do not fit into memory
+	t.slots[i] = int32(len(t.entries)) // 2^31 keys of one window do not fit into memory
 	return &t.entries[len(t.entries)-1].acc, true
 }
 
@@ -72,7 +72,7 @@ func (t *Table[A]) Undo() {
 	e := t.entries[last]
 	mask := uint64(len(t.slots) - 1)
 	i := mix(e.hash) & mask
-	for t.slots[i] != int32(last+1) { //nolint:gosec // as in Upsert
+	for t.slots[i] != int32(last+1) { // as in Upsert
 		i = (i + 1) & mask
 	}
 	// The newest entry is the last of every probe sequence that it is in, so its slot can be freed
@@ -98,7 +98,7 @@ func (t *Table[A]) Each(f func(hash uint64, key []byte, acc *A) error) error {
 func (t *Table[A]) Sorted(f func(key []byte, acc *A) error) error {
 	t.order = t.order[:0]
 	for i := range t.entries {
-		t.order = append(t.order, int32(i)) //nolint:gosec // as in Upsert
+		t.order = append(t.order, int32(i)) // as in Upsert
 	}
 	slices.SortFunc(t.order, func(a, b int32) int {
 		x, y := &t.entries[a], &t.entries[b]
@@ -124,13 +124,13 @@ func (t *Table[A]) Clear() {
 func (t *Table[A]) grow() {
 	n := max(minSlots, len(t.slots)*2)
 	t.slots = make([]int32, n)
-	mask := uint64(n - 1) //nolint:gosec // positive
+	mask := uint64(n - 1) // positive
 	for k := range t.entries {
 		i := mix(t.entries[k].hash) & mask
 		for t.slots[i] != 0 {
 			i = (i + 1) & mask
 		}
-		t.slots[i] = int32(k + 1) //nolint:gosec // as in Upsert
+		t.slots[i] = int32(k + 1) // as in Upsert
 	}
 }
 

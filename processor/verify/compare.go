@@ -24,9 +24,9 @@ type epoch struct {
 func (c *comparison) sink(ctx context.Context, s *Sink) error {
 	seen := make(map[windowID]int)
 	err := s.Reader.Read(ctx, func(o Output) error {
-		id, fields, err := c.parse(s, &o)
-		if err != nil {
-			c.report.Different = append(c.report.Different, Case{Sink: s.Name, Key: o.Place, Why: err.Error()})
+		id, fields, torn := parse(s, &o)
+		if torn != "" {
+			c.report.Different = append(c.report.Different, Case{Sink: s.Name, Key: o.Place, Why: torn})
 			return nil
 		}
 		seen[id]++
@@ -129,22 +129,22 @@ func (c *comparison) together(s *Sink, id windowID, o *Output) {
 	}
 }
 
-func (c *comparison) parse(s *Sink, o *Output) (windowID, map[string]any, error) {
+// parse reads whose result an output is; torn says why it is none.
+func parse(s *Sink, o *Output) (id windowID, fields map[string]any, torn string) {
 	fields, err := object(o.Value)
 	if err != nil {
-		return windowID{}, nil, err
+		return id, nil, err.Error()
 	}
-	start, err := integer(fields, s.Start)
-	if err != nil {
-		return windowID{}, nil, err
+	if id.start, err = integer(fields, s.Start); err != nil {
+		return id, nil, err.Error()
 	}
-	key := string(o.Key)
+	id.key = string(o.Key)
 	if s.Key != "" {
-		if key, err = text(fields, s.Key); err != nil {
-			return windowID{}, nil, err
+		if id.key, err = text(fields, s.Key); err != nil {
+			return id, nil, err.Error()
 		}
 	}
-	return windowID{start: start, key: key}, fields, nil
+	return id, fields, ""
 }
 
 func (c *comparison) label(s *Sink, id windowID, why string) Case {
