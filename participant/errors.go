@@ -76,8 +76,9 @@ func (e *refusedError) Unwrap() []error { return []error{e.kind, e.err} }
 
 // message is what the coordinator said, without gRPC's frame.
 func message(err error) string {
-	if st, ok := status.FromError(err); ok {
-		return st.Message()
+	var st interface{ GRPCStatus() *status.Status }
+	if errors.As(err, &st) {
+		return st.GRPCStatus().Message()
 	}
 	return err.Error()
 }

@@ -119,12 +119,13 @@ func plain(err error) string {
 		}
 		return "knows no leader"
 	}
-	if st, ok := status.FromError(err); ok {
-		return strings.TrimPrefix(st.Message(), "connection error: ")
-	}
 	var st interface{ GRPCStatus() *status.Status }
-	if errors.As(err, &st) {
-		return st.GRPCStatus().Message()
+	if !errors.As(err, &st) {
+		return err.Error()
 	}
-	return err.Error()
+	text := st.GRPCStatus().Message()
+	if _, dial, ok := strings.Cut(text, "Error while dialing: "); ok {
+		text = strings.TrimSuffix(dial, `"`)
+	}
+	return text
 }

@@ -101,7 +101,7 @@ func (r *Router) Pick() (Target, error) {
 	defer r.mu.Unlock()
 	addr := r.leader
 	if addr == "" {
-		addr = r.known[r.next%len(r.known)]
+		addr = r.known[r.next]
 	}
 	return r.target(addr)
 }
@@ -151,11 +151,13 @@ func (r *Router) Learn(addr string, err error) {
 		r.leader = addr
 		return
 	}
-	if r.leader == addr || r.leader == "" {
+	if r.leader == addr {
 		r.leader = ""
-		if i := slices.Index(r.known, addr); i >= 0 {
-			r.next = (i + 1) % len(r.known)
-		}
+	}
+	// Only the one whose turn it was gives up its turn: a follower that goes on naming a dead leader
+	// must not keep the others from being asked.
+	if r.known[r.next] == addr {
+		r.next = (r.next + 1) % len(r.known)
 	}
 	var nl *NotLeaderError
 	if errors.As(err, &nl) && nl.Leader != "" && nl.Leader != addr {
