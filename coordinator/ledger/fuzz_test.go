@@ -3,6 +3,7 @@ package ledger
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"testing"
 )
 
@@ -238,7 +239,14 @@ func FuzzLoad(f *testing.F) {
 // TestLongHistory runs long histories of mostly sensible commands, which a fuzzer seldom finds.
 func TestLongHistory(t *testing.T) {
 	applied := map[string]int{}
-	for seed := range uint64(deeper(10, 40, 2000)) {
+	seeds := uint64(40)
+	switch {
+	case os.Getenv("UNISINK_EXPLORE") != "":
+		seeds = 2000
+	case testing.Short():
+		seeds = 10
+	}
+	for seed := range seeds {
 		m, at, rnd := New(), int64(1000), seed*2+1
 		m.Apply(Command{At: at, Body: Init{Namespace: "fuzz", Incarnation: 1}})
 		for i := range 600 {
