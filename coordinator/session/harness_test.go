@@ -131,14 +131,14 @@ const pipelineName = "orders"
 
 var scope0 = ledger.ScopeID{Pipeline: pipelineName}
 
-// newWorld makes a pipeline of the members named; the first is the source.
+// newWorld makes a pipeline of the members named; the first is a source, and so is whose name begins so.
 func newWorld(t *testing.T, members ...string) *world {
 	t.Helper()
 	w := &world{t: t, out: map[string]*resource{}, log: &fakeLog{m: ledger.New(), hold: map[string]chan struct{}{}, delay: time.Millisecond}}
 	p := ledger.Pipeline{Name: pipelineName, Fingerprint: "f1", Settings: ledger.Settings{EpochInterval: 100, PrepareTimeout: 5000}}
 	for i, name := range members {
 		p.Members = append(p.Members, ledger.MemberSpec{
-			Name: name, Source: i == 0, Resources: []ledger.ResourceSpec{{Name: "out", Kind: "memory"}},
+			Name: name, Source: i == 0 || strings.HasPrefix(name, "source"), Resources: []ledger.ResourceSpec{{Name: "out", Kind: "memory"}},
 		})
 	}
 	w.admin(ledger.Init{Namespace: "test", Incarnation: 1})

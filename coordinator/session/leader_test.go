@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // The sink has voted for an epoch; the source has not. Then the leader falls.
@@ -280,6 +281,30 @@ func TestDeposedLeaderDecidesNothing(t *testing.T) {
 		robots[0].die()
 		robots[1].die()
 		w.atomic()
+		w.fall()
+	})
+}
+
+// Of two sources one has seen the final barrier of a drain when the leader falls.
+func TestP22_NewLeaderOrdersTheFinalBarrierAgainAsTheDrainItWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "source2")
+		w.fall()
+		w.admin(ledger.OpenGeneration{Scope: scope0, Fingerprint: "f1", Members: []ledger.MemberInstance{{Member: "source", Instance: "a"}, {Member: "source2", Instance: "b"}}})
+		w.desire(ledger.Draining)
+		w.lead()
+		saw, missed := attachRequest("source", "a"), attachRequest("source2", "b")
+		for _, r := range []*unisinkv1.AttachRequest{saw, missed} {
+			r.Standing.Generation, r.Standing.Phase = 1, unisinkv1.Phase_PHASE_RUNNING
+		}
+		saw.Standing.NewestBarrier, saw.Standing.NewestBarrierFinal = 1, true
+		a := w.attach(saw, 100)
+		a.expect("welcome")
+		b := w.attach(missed, 100)
+		b.expect("welcome")
+		b.expect("barrier 1.1 final drain")
+		a.cut()
+		b.cut()
 		w.fall()
 	})
 }

@@ -358,3 +358,22 @@ func TestIdleScopesAreForgotten(t *testing.T) {
 		w.fall()
 	})
 }
+
+func TestMemberThatLostItsStateAfterTheStartEndsTheGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		ctx, cancel := context.WithCancel(t.Context())
+		source, sink := running(ctx, w)
+		sink.cut()
+		sink = w.attach(attachRequest("sink", "b"), 100) // the same process, and knows nothing
+		source.expect("close 1 at 0: member sink (instance b) attached in generation 0, idle, and can no longer be part of generation 1")
+		source.expect("restore 2")
+		sink.expect("welcome")
+		sink.expect("close 1 at 0")
+		sink.expect("restore 2")
+		cancel()
+		source.cut()
+		sink.cut()
+		w.fall()
+	})
+}
