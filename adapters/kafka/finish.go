@@ -58,7 +58,7 @@ func (t *tenure) fenceEnded(ctx context.Context, b *body) {
 	if err != nil || len(d) != 1 || d[0].err != nil || unfinished(d[0].state) || d[0].pid != b.PID || d[0].epoch > b.Epoch+1 {
 		return // it goes on with another transaction, or is fenced already
 	}
-	if err := initialise(ctx, t.cl, b.TxnID); err != nil {
+	if _, _, err := initialise(ctx, t.cl, b.TxnID); err != nil {
 		t.sink.log().WarnContext(ctx, "an older transactional id is not fenced yet", obs.Branch(b.TxnID), obs.Err(err))
 	}
 }

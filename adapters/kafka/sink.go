@@ -209,7 +209,8 @@ func scoped(o participant.Opening) (participant.BranchName, error) {
 }
 
 // Begin takes a slot for the branch, and waits while every slot holds a branch that is not
-// resolved. Nothing is sent before the first record. The result is a *Branch.
+// resolved. The first Begin completes the fence; apart from that nothing is sent before the first
+// record. The result is a *Branch.
 func (s *Sink) Begin(ctx context.Context, name participant.BranchName) (participant.Branch, error) {
 	t := s.current()
 	if t == nil {
@@ -239,7 +240,7 @@ func (s *Sink) List(ctx context.Context, ns participant.Namespace) ([]participan
 	if err != nil {
 		return nil, err
 	}
-	found, err := listTransactions(ctx, cl, unfinishedStates(), func(n participant.BranchName) bool { return n.Namespace == ns })
+	found, err := listTransactions(ctx, cl, unfinishedStates(), func(n participant.BranchName) bool { return n.Namespace == ns && n.Generation > 0 })
 	if err != nil {
 		return nil, classed(fmt.Errorf("list transactions at %s: %w", s.at, err))
 	}

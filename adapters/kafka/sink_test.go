@@ -248,6 +248,13 @@ func TestCloseLeavesWhatIsPreparedAndDropsTheRest(t *testing.T) {
 func TestE1_NothingWrittenIsReadOnlyAndNothingIsSent(t *testing.T) {
 	r := newRig(t)
 	s := r.opened(1)
+	first, err := s.Begin(t.Context(), branchName(1, 1)) // completes the fence
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Discard(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	var sent atomic.Int64
 	for _, key := range []kmsg.Key{kmsg.Produce, kmsg.InitProducerID, kmsg.EndTxn, kmsg.TxnOffsetCommit} {
 		r.b.Cluster().ControlKey(int16(key), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -255,7 +262,7 @@ func TestE1_NothingWrittenIsReadOnlyAndNothingIsSent(t *testing.T) {
 			return nil, nil, false
 		})
 	}
-	for n := uint64(1); n <= 10; n++ {
+	for n := uint64(2); n <= 10; n++ {
 		b, err := s.Begin(t.Context(), branchName(1, n))
 		if err != nil {
 			t.Fatal(err)
@@ -333,7 +340,7 @@ func TestO1_FencedAnswerAfterARealCommitIsProvenByTheWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := initialise(t.Context(), cl, b.TxnID); err != nil {
+	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil {
 		t.Fatal(err)
 	}
 	r.commit(s, h, participant.Committed)
@@ -353,7 +360,7 @@ func TestO1_FencedAnswerAfterARealAbortIsNotTakenForACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := initialise(t.Context(), cl, b.TxnID); err != nil { // somebody else with the same id
+	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil { // somebody else with the same id
 		t.Fatal(err)
 	}
 	r.commit(s, h, participant.RolledBack) // proven by the marker in the log

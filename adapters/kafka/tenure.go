@@ -4,16 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/unisink/unisink/internal/fault"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
 )
@@ -92,132 +87,13 @@ func (t *tenure) accepts(n participant.BranchName) error {
 	return nil
 }
 
-// fenceKey is where the newest generation stands.
-func (t *tenure) fenceKey() witness {
-	return witness{Group: t.group, Topic: t.keys.topic, Partition: fencePartition}
-}
-
-// raiseFence writes our generation where it is lower, with the note from which generation on
-// older ids still wait to be initialised. Higher: we are fenced.
-func (t *tenure) raiseFence(ctx context.Context) error {
-	at, note, err := fetchOffset(ctx, t.cl, t.fenceKey())
-	if err != nil {
-		return err
-	}
-	if at > int64(t.name.Generation) {
-		return t.fencedBy(at)
-	}
-	if floor, ok := strings.CutPrefix(note, "from "); ok && at >= 0 {
-		t.floor, err = strconv.ParseUint(floor, 10, 64)
-		if err != nil {
-			return fmt.Errorf("the fence of %s says %q: %w: delete the group, which only keeps fences and witnesses: %w", t.group, note, participant.ErrMisconfigured, err)
-		}
-	}
-	fault.Point("kafka/before-fence")
-	if err := commitOffset(ctx, t.cl, t.fenceKey(), int64(t.name.Generation), fenceNote(t.floor)); err != nil {
-		return fmt.Errorf("raise the fence to generation %d: %w", t.name.Generation, err)
-	}
-	fault.Point("kafka/after-fence")
-	return nil
-}
-
-func fenceNote(floor uint64) string { return "from " + strconv.FormatUint(floor, 10) }
-
-// standing reports whether no newer generation has been opened. It is a courtesy to the reader of
-// logs: what counts is that the ledger refuses the votes of a closed generation.
-func (t *tenure) standing(ctx context.Context) error {
-	at, _, err := fetchOffset(ctx, t.cl, t.fenceKey())
-	if err != nil {
-		return err
-	}
-	if at > int64(t.name.Generation) {
-		return t.fencedBy(at)
-	}
-	return nil
-}
-
-func (t *tenure) fencedBy(newer int64) error {
-	return fmt.Errorf("%w: generation %d of %s has been opened, this is %d", participant.ErrFenced, newer, t.group, t.name.Generation)
-}
-
-// fenceRest runs once, before the first branch: by then what older generations had prepared is
-// resolved, so every older id that holds nothing can be initialised without losing anything.
-func (t *tenure) fenceRest(ctx context.Context) error {
-	t.mu.Lock()
-	done := t.fenced
-	t.mu.Unlock()
-	if done {
-		return nil
-	}
-	if err := t.fenceIdle(ctx, true); err != nil {
-		return err
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fenced = true
-	return nil
-}
-
-// fenceIdle initialises older ids of the same resource that hold no transaction, once. Before
-// older work is resolved (all is false) those whose last outcome the coordinator still remembers
-// are left out: it is the best evidence there is, and initialising erases it.
-func (t *tenure) fenceIdle(ctx context.Context, all bool) error {
-	own := t.name
-	found, err := listTransactions(ctx, t.cl, nil, func(n participant.BranchName) bool {
-		older := n.Generation
-		n.Generation, n.N = own.Generation, 0
-		return n == own && older < own.Generation && older >= t.floor
-	})
-	if err != nil {
-		return classed(fmt.Errorf("list older transactions of %s: %w", t.group, err))
-	}
-	floor := own.Generation
-	for _, f := range found {
-		if unfinished(f.State) || (!all && f.State != stateEmpty) {
-			floor = min(floor, f.Name.Generation)
-			continue
-		}
-		if err := initialise(ctx, t.cl, f.ID); err != nil {
-			return fmt.Errorf("fence %s: %w", f.ID, err)
-		}
-	}
-	if !all || floor == t.floor {
-		return nil
-	}
-	return commitOffset(ctx, t.cl, t.fenceKey(), int64(own.Generation), fenceNote(floor))
-}
-
-// initialise raises an id's epoch, so that whoever holds it can write no more. It aborts what the
-// id has open: never called before that is known to be nothing.
-func initialise(ctx context.Context, cl *kgo.Client, id string) error {
-	fault.Point("kafka/before-init")
-	wait := short()
-	for {
-		req := kmsg.NewPtrInitProducerIDRequest()
-		req.TransactionalID, req.TransactionTimeoutMillis = kmsg.StringPtr(id), 60_000
-		req.ProducerID, req.ProducerEpoch = -1, -1
-		resp, err := req.RequestWith(ctx, cl)
-		if err == nil {
-			err = kerr.ErrorForCode(resp.ErrorCode)
-		}
-		if !errors.Is(err, kerr.ConcurrentTransactions) {
-			fault.Point("kafka/after-init")
-			return classed(err)
-		}
-		if werr := wait.wait(ctx); werr != nil {
-			return fmt.Errorf("%w: %w", err, werr)
-		}
-	}
-}
-
 // askAgain is how often a Begin that waits for a slot asks the cluster itself: the branch may
 // have been finished by another process.
 const askAgain = 200 * time.Millisecond
 
 // take waits for a slot whose last branch is resolved.
 func (t *tenure) take(ctx context.Context) (*slot, error) {
-	ask := time.NewTicker(askAgain)
-	defer ask.Stop()
+	var ask *time.Ticker
 	for {
 		t.mu.Lock()
 		over, changed := t.over, t.changed
@@ -235,6 +111,10 @@ func (t *tenure) take(ctx context.Context) (*slot, error) {
 		t.mu.Unlock()
 		if over {
 			return nil, fmt.Errorf("%w: generation %d of %s is over", participant.ErrFenced, t.name.Generation, t.group)
+		}
+		if ask == nil {
+			ask = time.NewTicker(askAgain)
+			defer ask.Stop()
 		}
 		select {
 		case <-changed:

@@ -112,34 +112,39 @@ func makeKeys(ctx context.Context, e endpoint, cl *kgo.Client) (keys, error) {
 // testify puts the witness into a transaction: an offset that becomes visible if and only if the
 // transaction commits. From any client, as long as the epoch is the transaction's.
 func testify(ctx context.Context, cl *kgo.Client, b *body, number uint64) error {
+	return offsetIn(ctx, cl, b, *b.Witness, int64(number), b.testimony())
+}
+
+// offsetIn commits an offset inside a transaction.
+func offsetIn(ctx context.Context, cl *kgo.Client, b *body, w witness, offset int64, note string) error {
 	if b.Class == classOld {
 		add := kmsg.NewPtrAddOffsetsToTxnRequest()
-		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = b.TxnID, b.PID, b.Epoch, b.Witness.Group
+		add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = b.TxnID, b.PID, b.Epoch, w.Group
 		resp, err := add.RequestWith(ctx, cl)
 		if err == nil {
 			err = kerr.ErrorForCode(resp.ErrorCode)
 		}
 		if err != nil {
-			return fmt.Errorf("add the witness to %s: %w", b.TxnID, err)
+			return fmt.Errorf("add group %s to %s: %w", w.Group, b.TxnID, err)
 		}
 	}
 	req := kmsg.NewPtrTxnOffsetCommitRequest()
-	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch = b.TxnID, b.Witness.Group, b.PID, b.Epoch
+	req.TransactionalID, req.Group, req.ProducerID, req.ProducerEpoch = b.TxnID, w.Group, b.PID, b.Epoch
 	req.Generation = -1
 	topic := kmsg.NewTxnOffsetCommitRequestTopic()
-	topic.Topic = b.Witness.Topic
+	topic.Topic = w.Topic
 	part := kmsg.NewTxnOffsetCommitRequestTopicPartition()
-	part.Partition, part.Offset, part.Metadata = b.Witness.Partition, int64(number), kmsg.StringPtr(b.testimony())
+	part.Partition, part.Offset, part.Metadata = w.Partition, offset, kmsg.StringPtr(note)
 	topic.Partitions = append(topic.Partitions, part)
 	req.Topics = append(req.Topics, topic)
 	resp, err := req.RequestWith(ctx, cl)
 	if err != nil {
-		return fmt.Errorf("write the witness of %s: %w", b.TxnID, err)
+		return fmt.Errorf("write to group %s in %s: %w", w.Group, b.TxnID, err)
 	}
 	for _, t := range resp.Topics {
 		for _, p := range t.Partitions {
 			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return fmt.Errorf("write the witness of %s to %s/%d: %w", b.TxnID, b.Witness.Topic, p.Partition, err)
+				return fmt.Errorf("write to group %s in %s, key %s: %w", w.Group, b.TxnID, splitID(w.Topic, p.Partition), err)
 			}
 		}
 	}
@@ -193,28 +198,4 @@ func fetchOffset(ctx context.Context, cl *kgo.Client, w witness) (int64, string,
 		}
 	}
 	return -1, "", nil
-}
-
-// commitOffset writes an offset of a group outside of any transaction.
-func commitOffset(ctx context.Context, cl *kgo.Client, w witness, offset int64, note string) error {
-	req := kmsg.NewPtrOffsetCommitRequest()
-	req.Group, req.Generation = w.Group, -1
-	topic := kmsg.NewOffsetCommitRequestTopic()
-	topic.Topic = w.Topic
-	part := kmsg.NewOffsetCommitRequestTopicPartition()
-	part.Partition, part.Offset, part.Metadata = w.Partition, offset, kmsg.StringPtr(note)
-	topic.Partitions = append(topic.Partitions, part)
-	req.Topics = append(req.Topics, topic)
-	resp, err := req.RequestWith(ctx, cl)
-	if err != nil {
-		return classed(fmt.Errorf("commit offset of group %s: %w", w.Group, err))
-	}
-	for _, t := range resp.Topics {
-		for _, p := range t.Partitions {
-			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-				return classed(fmt.Errorf("commit offset of group %s for %s/%d: %w", w.Group, w.Topic, p.Partition, err))
-			}
-		}
-	}
-	return nil
 }
