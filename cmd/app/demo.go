@@ -91,6 +91,8 @@ const (
 func (ordersWorkload) Name() string { return orders.Name }
 func (ordersWorkload) Text() string { return orders.Text }
 
+func (ordersWorkload) Rhythm() time.Duration { return orders.WindowSize }
+
 func (ordersWorkload) Prepare(ctx context.Context, broker, _ string) error {
 	return orders.Prepare(ctx, []string{broker}, demoFrom, demoTo)
 }

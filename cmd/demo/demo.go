@@ -44,6 +44,8 @@ type Workload interface {
 	Name() string
 	// Text is one line for people.
 	Text() string
+	// Rhythm is about how often an epoch has something to commit.
+	Rhythm() time.Duration
 	// Prepare makes topics and directories.
 	Prepare(ctx context.Context, broker, dir string) error
 	// Args start the pipeline with `unisink run`.

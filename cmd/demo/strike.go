@@ -24,6 +24,8 @@ const (
 	strikeRecover = 600 * time.Millisecond
 	evidenceWait  = 10 * time.Second
 
+	// The text of a vote event with branches.
+	yesVote = "yes"
 	// Messages in the nodes' logs.
 	voteEvent    = "vote"
 	decidedEvent = "decided"
@@ -68,6 +70,13 @@ func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followe
 	if err != nil {
 		return nil, err
 	}
+	// A vote with branches to commit is what is worth a kill; the next one comes a rhythm later.
+	if v, err := nextVote(ctx, votes, time.Now(), 3*d.c.Workload.Rhythm()); v == nil {
+		return nil, err
+	}
+	if err := sleep(ctx, d.c.Workload.Rhythm()-strikePause/2); err != nil {
+		return nil, err
+	}
 	for _, f := range followers {
 		if err := f.proc.signal(syscall.SIGSTOP); err != nil {
 			return nil, err
@@ -78,7 +87,24 @@ func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followe
 			err = errors.Join(err, f.proc.signal(syscall.SIGCONT))
 		}
 	}()
-	deadline := time.NewTimer(strikePause)
+	// A vote that came before the followers stood still is decided already.
+	v, err := nextVote(ctx, votes, time.Now(), strikePause)
+	if v == nil {
+		return nil, err
+	}
+	if err := target.signal(syscall.SIGKILL); err != nil {
+		return nil, err
+	}
+	killed := time.Now()
+	<-target.done
+	e := v.GetEpoch()
+	return &strike{Target: what, Epoch: fmt.Sprintf("%d.%d", e.GetGeneration(), e.GetN()), Killed: killed}, nil
+}
+
+// nextVote waits for a vote with branches that came after since; nil without an error when none
+// did in time.
+func nextVote(ctx context.Context, votes <-chan *unisinkv1.Event, since time.Time, wait time.Duration) (*unisinkv1.Event, error) {
+	deadline := time.NewTimer(wait)
 	defer deadline.Stop()
 	for {
 		select {
@@ -90,16 +116,9 @@ func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followe
 			if !ok {
 				return nil, nil
 			}
-			if v.GetKind() != unisinkv1.EventKind_EVENT_KIND_VOTE {
-				continue
+			if v.GetKind() == unisinkv1.EventKind_EVENT_KIND_VOTE && v.GetText() == yesVote && !time.UnixMicro(v.GetAtUs()).Before(since) {
+				return v, nil
 			}
-			if err := target.signal(syscall.SIGKILL); err != nil {
-				return nil, err
-			}
-			killed := time.Now()
-			<-target.done
-			e := v.GetEpoch()
-			return &strike{Target: what, Epoch: fmt.Sprintf("%d.%d", e.GetGeneration(), e.GetN()), Killed: killed}, nil
 		}
 	}
 }
