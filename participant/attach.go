@@ -154,9 +154,17 @@ func (m *Member) attachRequest() *unisinkv1.AttachRequest {
 }
 
 func (m *Member) welcome(ctx context.Context, l *link, w *unisinkv1.Welcome, sent time.Time) {
+	ns := Namespace{Name: w.GetNamespace(), Incarnation: w.GetIncarnation()}
 	m.mu.Lock()
-	m.ns = Namespace{Name: w.GetNamespace(), Incarnation: w.GetIncarnation()}
+	was := m.ns
+	m.ns = ns
 	m.mu.Unlock()
+	if was.Name != "" && was.Name != ns.Name {
+		// Its generations are other generations of the same numbers.
+		m.end(fmt.Errorf("%w: the coordinator at %s belongs to group %q, this member has attached to group %q before; correct the addresses",
+			ErrRefused, l.addr, ns.Name, was.Name))
+		return
+	}
 	m.links.renewed(sent, w.GetLease())
 	m.links.attach(l)
 	m.generation().wake()

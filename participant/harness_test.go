@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,8 @@ import (
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/session"
 	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -236,4 +239,26 @@ func (g *group) dial(ctx context.Context, addr string) (net.Conn, error) {
 		return nil, fmt.Errorf("dial %s: connection refused", addr)
 	}
 	return n.net.DialContext(ctx)
+}
+
+// inOrder checks P6: per member, epochs became visible in the order of their numbers, over generations too.
+func inOrder(t *testing.T, store *participanttest.Store) {
+	t.Helper()
+	newest := map[string]uint64{}
+	for _, line := range store.Trail() {
+		name, ok := strings.CutPrefix(line, "commit ")
+		if !ok {
+			continue
+		}
+		b, err := participant.ParseBranchName(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := b.Member
+		at := b.Generation<<32 | b.N
+		if at <= newest[key] {
+			t.Fatalf("%s: epoch %d.%d was committed out of order; trail:\n%s", key, b.Generation, b.N, strings.Join(store.Trail(), "\n"))
+		}
+		newest[key] = at
+	}
 }

@@ -250,28 +250,6 @@ func exactlyOnce(t *testing.T, store *participanttest.Store, name string, least 
 	}
 }
 
-// inOrder checks P6: per member, epochs became visible in the order of their numbers, over generations too.
-func inOrder(t *testing.T, store *participanttest.Store) {
-	t.Helper()
-	newest := map[string]uint64{}
-	for _, line := range store.Trail() {
-		name, ok := strings.CutPrefix(line, "commit ")
-		if !ok {
-			continue
-		}
-		b, err := participant.ParseBranchName(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		key := b.Member
-		at := b.Generation<<32 | b.N
-		if at <= newest[key] {
-			t.Fatalf("%s: epoch %d.%d was committed out of order; trail:\n%s", key, b.Generation, b.N, strings.Join(store.Trail(), "\n"))
-		}
-		newest[key] = at
-	}
-}
-
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // in the bubble's time
