@@ -38,6 +38,7 @@ type snapshotter struct {
 	// stored are the store's parts of the last snapshot, good again while the keyed state is unchanged.
 	stored  []participant.StatePart
 	payload []byte
+	frames  state.Framer
 }
 
 // take makes a snapshot for the epoch that the barrier ends. Parts in the store are durable on return.
@@ -83,7 +84,7 @@ func (s *snapshotter) first(b participant.Barrier, meta, keyed []byte) participa
 	p = append(p, keyed...)
 	s.payload = p
 	return participant.StatePart{
-		ID: s.id(b, 0), Operator: s.operator, KeyGroupLast: s.keyGroups - 1, Body: state.Seal(state.Base, p),
+		ID: s.id(b, 0), Operator: s.operator, KeyGroupLast: s.keyGroups - 1, Body: s.frames.Seal(state.Base, p),
 	}
 }
 
@@ -105,7 +106,7 @@ func (s *snapshotter) put(ctx context.Context, b participant.Barrier, keyed stat
 			KeyGroupFirst: groups[0].Group, KeyGroupLast: groups[n-1].Group,
 		}
 		s.payload = append(append(s.payload[:0], sectionKeyed), keyed.Bytes[groups[0].Off:end]...)
-		if err := s.store.Put(ctx, s.scope+part.ID, state.Seal(state.Base, s.payload)); err != nil {
+		if err := s.store.Put(ctx, s.scope+part.ID, s.frames.Seal(state.Base, s.payload)); err != nil {
 			return nil, err
 		}
 		parts, groups = append(parts, part), groups[n:]
@@ -125,7 +126,7 @@ func (s *snapshotter) load(ctx context.Context, r participant.Restore) (meta []b
 		if err != nil {
 			return nil, nil, fmt.Errorf("state part %s: %w", p.ID, err)
 		}
-		kind, payload, err := state.Open(body)
+		kind, payload, err := s.frames.Open(body)
 		if err != nil {
 			return nil, nil, fmt.Errorf("state part %s: %w", p.ID, err)
 		}

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/unisink/unisink/internal/invariant"
 )
 
 // Kind says what a part is. Snapshots are whole today; changes on top of a base have their number reserved.
@@ -41,31 +42,22 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-var encoder = sync.OnceValue(func() *zstd.Encoder {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
-	if err != nil {
-		panic(err) // the options are constant
-	}
-	return e
-})
-
-var decoder = sync.OnceValue(func() *zstd.Decoder {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPart))
-	if err != nil {
-		panic(err) // the options are constant
-	}
-	return d
-})
+// Framer puts payloads into frames and takes them out. It keeps its compressor from one time to the
+// next, has no goroutines, and is used by one at a time; the zero value is ready.
+type Framer struct {
+	encoder *zstd.Encoder
+	decoder *zstd.Decoder
+}
 
 // Seal puts a payload into a frame, compressed where that saves something. The result is a slice of its own.
-func Seal(kind Kind, payload []byte) []byte {
+func (f *Framer) Seal(kind Kind, payload []byte) []byte {
 	out := make([]byte, 0, len(payload)+16)
 	out = append(out, frameVersion, byte(kind), raw)
 	out = binary.AppendUvarint(out, uint64(len(payload)))
 	head := len(out)
 	if len(payload) >= worthwhile {
 		out[2] = comp
-		out = encoder().EncodeAll(payload, out)
+		out = f.compressor().EncodeAll(payload, out)
 	}
 	if out[2] == raw || len(out)-head >= len(payload) {
 		out[2] = raw
@@ -75,7 +67,7 @@ func Seal(kind Kind, payload []byte) []byte {
 }
 
 // Open checks a frame and returns its payload, which may be a part of the frame.
-func Open(frame []byte) (Kind, []byte, error) {
+func (f *Framer) Open(frame []byte) (Kind, []byte, error) {
 	bad := func(what string) (Kind, []byte, error) {
 		return kindUnset, nil, fmt.Errorf("%w: %s", ErrFormat, what)
 	}
@@ -102,7 +94,7 @@ func Open(frame []byte) (Kind, []byte, error) {
 	case raw:
 	case comp:
 		var err error
-		if payload, err = decoder().DecodeAll(payload, nil); err != nil {
+		if payload, err = f.decompressor().DecodeAll(payload, nil); err != nil {
 			return bad(err.Error())
 		}
 	default:
@@ -112,4 +104,23 @@ func Open(frame []byte) (Kind, []byte, error) {
 		return bad("its length differs")
 	}
 	return kind, payload, nil
+}
+
+func (f *Framer) compressor() *zstd.Encoder {
+	if f.encoder == nil {
+		var err error
+		f.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
+			zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+		invariant.Must(err == nil, "the options of the compressor are constant: %v", err)
+	}
+	return f.encoder
+}
+
+func (f *Framer) decompressor() *zstd.Decoder {
+	if f.decoder == nil {
+		var err error
+		f.decoder, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxPart))
+		invariant.Must(err == nil, "the options of the decompressor are constant: %v", err)
+	}
+	return f.decoder
 }

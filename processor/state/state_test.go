@@ -104,8 +104,9 @@ func TestASnapshotRestoresEverythingInItsGroup(t *testing.T) {
 				t.Fatalf("groups are not ascending: %v", out.Groups)
 			}
 		}
-		frame := state.Seal(state.Base, out.Bytes)
-		kind, payload, err := state.Open(frame)
+		var f state.Framer
+		frame := f.Seal(state.Base, out.Bytes)
+		kind, payload, err := new(state.Framer).Open(frame)
 		if err != nil || kind != state.Base {
 			t.Fatal(kind, err)
 		}
@@ -134,17 +135,18 @@ func dump(w *state.Windows[int64]) map[string]int64 {
 }
 
 func TestADamagedFrameIsRefused(t *testing.T) {
-	frame := state.Seal(state.Base, bytes.Repeat([]byte("unisink "), 1000))
+	var f state.Framer
+	frame := f.Seal(state.Base, bytes.Repeat([]byte("unisink "), 1000))
 	if len(frame) > 1000 {
 		t.Errorf("%d bytes: it was not compressed", len(frame))
 	}
 	for i := range frame {
 		bad := slices.Clone(frame)
 		bad[i] ^= 0x10
-		if _, _, err := state.Open(bad); !errors.Is(err, state.ErrFormat) {
+		if _, _, err := new(state.Framer).Open(bad); !errors.Is(err, state.ErrFormat) {
 			t.Fatalf("byte %d changed: %v", i, err)
 		}
-		if _, _, err := state.Open(frame[:i]); !errors.Is(err, state.ErrFormat) {
+		if _, _, err := new(state.Framer).Open(frame[:i]); !errors.Is(err, state.ErrFormat) {
 			t.Fatalf("cut at byte %d: %v", i, err)
 		}
 	}
@@ -159,12 +161,12 @@ func FuzzOpenAndDecode(f *testing.F) {
 	}
 	var e state.Encoder[int64]
 	f.Add(e.Encode(&w, 128, put).Bytes, false)
-	f.Add(state.Seal(state.Change, []byte("x")), true)
+	f.Add(new(state.Framer).Seal(state.Change, []byte("x")), true)
 	f.Fuzz(func(t *testing.T, in []byte, framed bool) {
 		payload := in
 		if framed {
 			var err error
-			if _, payload, err = state.Open(in); err != nil {
+			if _, payload, err = new(state.Framer).Open(in); err != nil {
 				return
 			}
 		}
