@@ -1,0 +1,140 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// binaries are what the tests run: this example and the coordinator. They are built once, by the
+// first test that needs them.
+var binaries struct {
+	once          sync.Once
+	dir           string
+	stage, server string
+	err           error
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if binaries.dir != "" {
+		if err := os.RemoveAll(binaries.dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// build returns the paths of both programs.
+func build(t *testing.T) (stage, server string) {
+	t.Helper()
+	binaries.once.Do(func() {
+		if binaries.dir, binaries.err = os.MkdirTemp("", "three-processes-"); binaries.err != nil {
+			return
+		}
+		binaries.stage, binaries.server = filepath.Join(binaries.dir, "three-processes"), filepath.Join(binaries.dir, "unisink")
+		// Not under the test's context: the next test needs the result too.
+		out, err := exec.Command("go", "build", "-o", binaries.dir+string(filepath.Separator), ".", "../../cmd/unisink").CombinedOutput() //nolint:noctx // see above
+		if err != nil {
+			binaries.err = fmt.Errorf("build: %w\n%s", err, out)
+		}
+	})
+	if binaries.err != nil {
+		t.Fatal(binaries.err)
+	}
+	return binaries.stage, binaries.server
+}
+
+// eventually asks until it holds, and fails the test when it does not within limit.
+func eventually(t *testing.T, limit time.Duration, what string, holds func() bool) {
+	t.Helper()
+	if !within(limit, holds) {
+		t.Fatalf("waited %s for %s", limit, what)
+	}
+}
+
+// within asks until it holds or limit is over.
+func within(limit time.Duration, holds func() bool) bool {
+	end := time.NewTimer(limit)
+	defer end.Stop()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for !holds() {
+		select {
+		case <-end.C:
+			return false
+		case <-again.C:
+		}
+	}
+	return true
+}
+
+// crew starts processes from one thread that lives as long as the test: on Linux a child dies with
+// the thread that started it, and the runtime ends threads as it likes.
+type crew struct{ requests chan func() }
+
+func newCrew(t *testing.T) *crew {
+	c := &crew{requests: make(chan func())}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for f := range c.requests {
+			f()
+		}
+	}()
+	t.Cleanup(func() { close(c.requests); <-done })
+	return c
+}
+
+// proc is one process.
+type proc struct {
+	name string
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // of Wait, once done
+}
+
+// start runs a program whose output is added to the file log.
+func (c *crew) start(name, log, exe string, args ...string) (*proc, error) {
+	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	p := &proc{name: name, cmd: exec.Command(exe, args...), done: make(chan struct{})} //nolint:noctx // it is ended by signals, as the tests are about
+	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = out, out, childAttr()
+	started := make(chan error)
+	c.requests <- func() { started <- p.cmd.Start() }
+	err = <-started
+	_ = out.Close() // the child has its own
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *proc) alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}

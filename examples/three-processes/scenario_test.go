@@ -1,0 +1,166 @@
+package main
+
+import (
+	"maps"
+	"syscall"
+	"testing"
+	"time"
+
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// hits is how often a scenario may be repeated until its hit has landed.
+const hits = 4
+
+// TestMembersKilledAndPausedInTurn: whatever happens to one of the three processes, the other two
+// stay, all go back to the same restore point, and every record is in the output once.
+func TestMembersKilledAndPausedInTurn(t *testing.T) {
+	s := newSystem(t)
+	for _, name := range []string{memberSource, memberWindow, memberSink} {
+		s.untilLanded(t, "kill -9 of the "+name, name, func() strike { return s.killMember(t, name) })
+	}
+	for _, name := range []string{memberSource, memberWindow, memberSink} {
+		s.untilLanded(t, "pause of the "+name, name, func() strike { return s.pauseMember(t, name) })
+	}
+	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_DRAINING)
+	s.verify(t)
+}
+
+// untilLanded repeats a scenario until its hit has landed in an open round, and sees to it that no
+// process but the one that was hit ends.
+func (s *system) untilLanded(t *testing.T, what, target string, scenario func() strike) {
+	t.Helper()
+	for try := 1; try <= hits; try++ {
+		starts, instances := s.starts(target), s.instances(t, target)
+		k := scenario()
+		s.examine(t, &k)
+		if now := s.starts(target); !maps.Equal(now, starts) {
+			t.Fatalf("%s: others were started again: %v, before %v", what, now, starts)
+		}
+		if now := s.instances(t, target); !maps.Equal(now, instances) {
+			t.Fatalf("%s: others are other instances: %v, before %v", what, now, instances)
+		}
+		t.Logf("%s in round %s: vote before %v, decided before %v; decided after %v, generation closed %v",
+			what, k.epoch, k.vote, k.decidedTooEarly, k.decided, k.closed)
+		if k.landed() {
+			return
+		}
+	}
+	t.Fatalf("%s: none of %d landed between a vote and the end of its round", what, hits)
+}
+
+func (s *system) killMember(t *testing.T, name string) strike {
+	t.Helper()
+	w := s.workers[name]
+	started, generation := w.started(), s.scope(t).GetGeneration()
+	k := s.strikeAt(t, func(*node) { kick(t, w.process(), syscall.SIGKILL) })
+	s.awaitProgress(t, generation)
+	if got := w.started(); got != started+1 {
+		t.Errorf("the %s was started %d times after it was killed once", name, got-started)
+	}
+	return k
+}
+
+func (s *system) pauseMember(t *testing.T, name string) strike {
+	t.Helper()
+	w := s.workers[name]
+	p, generation := w.process(), s.scope(t).GetGeneration()
+	k := s.strikeAt(t, func(*node) { kick(t, p, syscall.SIGSTOP) })
+	// The generation is closed without it, and no other begins.
+	eventually(t, patience, "the lease of the "+name+" to end", func() bool {
+		sc := s.scope(t)
+		return sc != nil && !sc.GetOpen() && time.Since(k.at) > testLease+testLease/2
+	})
+	kick(t, p, syscall.SIGCONT)
+	s.awaitProgress(t, generation)
+	t.Logf("the %s that was paused was started %d times in all, is the same process: %v", name, w.started(), w.process() == p)
+	return k
+}
+
+// TestLeaderKilledInMidRound: the next leader decides the round with the votes repeated, and no
+// member ends.
+func TestLeaderKilledInMidRound(t *testing.T) {
+	s := newSystem(t)
+	decided := false
+	for range hits {
+		s.untilLanded(t, "kill -9 of the leader", "", func() strike {
+			k := s.killLeader(t)
+			s.examine(t, &k)
+			decided = decided || k.landed() && k.decided
+			return k
+		})
+		if decided {
+			break
+		}
+	}
+	if !decided {
+		t.Errorf("in %d kills of the leader no open round was decided by the next one", hits)
+	}
+	s.allNodesKilled(t)
+	s.stopAndGoOn(t)
+	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_DRAINING)
+	s.verify(t)
+}
+
+func (s *system) killLeader(t *testing.T) strike {
+	t.Helper()
+	before := s.scope(t)
+	var struck *node
+	k := s.strikeAt(t, func(leader *node) {
+		kick(t, leader.proc, syscall.SIGKILL)
+		struck = leader
+	})
+	<-struck.done
+	// The two that are left go on without it.
+	s.awaitDecided(t, "decisions of the next leader", func(g, n uint64) bool {
+		return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
+	})
+	s.startNode(t, struck)
+	s.roles(t)
+	return k
+}
+
+// allNodesKilled: without any coordinator the members wait, held back by their connections, and go
+// on when it is there again.
+func (s *system) allNodesKilled(t *testing.T) {
+	t.Helper()
+	s.untilLanded(t, "kill -9 of all nodes", "", func() strike {
+		before := s.scope(t)
+		k := s.strikeAt(t, func(*node) {
+			for _, n := range s.nodes {
+				kick(t, n.proc, syscall.SIGKILL)
+			}
+		})
+		for _, n := range s.nodes {
+			<-n.done
+		}
+		var stands int64
+		since := time.Now()
+		eventually(t, patience, "the source to be held back", func() bool {
+			if now := s.sent(t); now != stands {
+				stands, since = now, time.Now()
+			}
+			return time.Since(since) > testLease+testLease/2
+		})
+		t.Logf("held back at record %d after %s", stands, time.Since(k.at).Round(time.Millisecond))
+		for _, n := range s.nodes {
+			s.startNode(t, n)
+		}
+		s.awaitDecided(t, "decisions once the nodes are back", func(g, n uint64) bool {
+			return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
+		})
+		eventually(t, patience, "the source to go on", func() bool { return s.sent(t) > stands })
+		t.Logf("generation %d before, %d after", before.GetGeneration(), s.scope(t).GetGeneration())
+		return k
+	})
+}
+
+// stopAndGoOn: a stop keeps open windows, and the next processes go on with them.
+func (s *system) stopAndGoOn(t *testing.T) {
+	t.Helper()
+	generation := s.scope(t).GetGeneration()
+	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_STOPPING)
+	s.setDesired(t, unisinkv1.DesiredState_DESIRED_STATE_RUNNING)
+	s.startWorkers()
+	s.awaitProgress(t, generation)
+}
