@@ -20,6 +20,7 @@ import (
 	"github.com/unisink/unisink/coordinator/server"
 	"github.com/unisink/unisink/coordinator/session"
 	"github.com/unisink/unisink/internal/obs"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // ErrAddressInUse is wrapped when another process listens where this node wants to.
@@ -83,7 +84,7 @@ func (co *Coordinator) build(client, web net.Listener) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	co.server = server.New(server.Config{
-		Node: edge, Sessions: co.sessions, Events: co.events, Ages: co.finisher.Ages, Logger: co.c.Logger, Registry: registry,
+		Node: edge, Sessions: sessions{co.sessions}, Events: co.events, InDoubt: co.inDoubt, Logger: co.c.Logger, Registry: registry,
 		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
 		HandTimeout: co.c.HandTimeout, Unknown: unknown, Dial: co.c.Seams.Dial,
 		NotLeader: func(err error) bool {
@@ -219,6 +220,28 @@ func (n node) NodeStatus() server.NodeStatus {
 	}
 	if !s.LastContact.IsZero() {
 		out.LeaderSilent = time.Since(s.LastContact)
+	}
+	return out
+}
+
+// inDoubt gives the edge what the finisher saw last.
+func (co *Coordinator) inDoubt() server.InDoubt {
+	a := co.finisher.Ages()
+	return server.InDoubt{Unfinished: a.Unfinished, Oldest: a.Oldest, Debts: a.Debts}
+}
+
+// sessions gives the edge what it shows of the living.
+type sessions struct{ *session.Manager }
+
+// Living is what this node knows of a scope's members, if it leads.
+func (s sessions) Living(id ledger.ScopeID) server.Living {
+	st := s.Status(id)
+	out := server.Living{RoundsOpen: st.RoundsOpen, OldestRound: st.OldestRound}
+	for _, m := range st.Members {
+		out.Members = append(out.Members, &unisinkv1.MemberStatus{
+			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
+			LeaseLeftMs: m.LeaseLeft.Milliseconds(), WaitingFor: m.WaitingFor,
+		})
 	}
 	return out
 }

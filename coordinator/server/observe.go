@@ -43,9 +43,9 @@ func newMetrics(c Config) *metrics {
 		return labelled(name, help, nil, read)
 	}
 	c.Registry.MustRegister(m.calls, m.seconds,
-		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.Ages().Unfinished) }),
-		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.Ages().Oldest.Seconds() }),
-		gauge(obs.MetricDebts, "Sweep debts unpaid, as the leader sees it.", func() float64 { return float64(c.Ages().Debts) }),
+		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.InDoubt().Unfinished) }),
+		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.InDoubt().Oldest.Seconds() }),
+		gauge(obs.MetricDebts, "Sweep debts unpaid, as the leader sees it.", func() float64 { return float64(c.InDoubt().Debts) }),
 		gauge(obs.MetricLeader, "1 on the node that leads.", func() float64 {
 			if c.Node.NodeStatus().State == stateLeader {
 				return 1

@@ -8,7 +8,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/unisink/unisink/coordinator/ledger"
-	"github.com/unisink/unisink/coordinator/session"
 	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -210,28 +209,24 @@ func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.T
 		}
 		out.SinceDecisionMs = max(0, now.UnixMilli()-e.DecidedAt)
 	}
-	p.addRuntime(out, p.s.c.Sessions.Status(id), x)
+	p.addLiving(out, p.s.c.Sessions.Living(id), x)
 	return out
 }
 
-// addRuntime adds what the leader knows of the living; a member that is declared and absent is listed too.
-func (p *pipelines) addRuntime(out *unisinkv1.ScopeStatus, rt session.Status, x ledger.Pipeline) {
-	out.RoundsOpen = uint32(rt.RoundsOpen)
-	out.OldestInDoubtMs = max(out.OldestInDoubtMs, rt.OldestRound.Milliseconds())
-	attached := map[string]session.MemberStatus{}
-	for _, m := range rt.Members {
-		attached[m.Name] = m
+// addLiving adds what the leader knows of the living; a member that is declared and absent is listed too.
+func (p *pipelines) addLiving(out *unisinkv1.ScopeStatus, now Living, x ledger.Pipeline) {
+	out.RoundsOpen = uint32(now.RoundsOpen)
+	out.OldestInDoubtMs = max(out.OldestInDoubtMs, now.OldestRound.Milliseconds())
+	living := map[string]*unisinkv1.MemberStatus{}
+	for _, m := range now.Members {
+		living[m.GetName()] = m
 	}
 	for _, spec := range x.Members {
-		m, ok := attached[spec.Name]
-		if !ok {
-			out.Members = append(out.Members, &unisinkv1.MemberStatus{Name: spec.Name, Lag: -1})
-			continue
+		m := living[spec.Name]
+		if m == nil {
+			m = &unisinkv1.MemberStatus{Name: spec.Name, Lag: -1}
 		}
-		out.Members = append(out.Members, &unisinkv1.MemberStatus{
-			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
-			LeaseLeftMs: m.LeaseLeft.Milliseconds(), WaitingFor: m.WaitingFor,
-		})
+		out.Members = append(out.Members, m)
 	}
 }
 

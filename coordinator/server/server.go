@@ -21,9 +21,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/unisink/unisink/coordinator/eventlog"
-	"github.com/unisink/unisink/coordinator/finish"
 	"github.com/unisink/unisink/coordinator/ledger"
-	"github.com/unisink/unisink/coordinator/session"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -38,6 +36,26 @@ type Node interface {
 	NodeStatus() NodeStatus
 	// Bootstrap makes a group of nodes that have none.
 	Bootstrap(ctx context.Context, namespace string, nodes []ledger.Node) error
+}
+
+// Sessions serves members, and tells what the leader knows of the living.
+type Sessions interface {
+	unisinkv1.SessionServer
+	Living(scope ledger.ScopeID) Living
+}
+
+// Living is what the leader knows of a scope beyond the ledger; zero on other nodes.
+type Living struct {
+	Members     []*unisinkv1.MemberStatus
+	RoundsOpen  int
+	OldestRound time.Duration
+}
+
+// InDoubt is what is outstanding, by age, as the leader saw it last; zero on other nodes.
+type InDoubt struct {
+	Unfinished int
+	Oldest     time.Duration
+	Debts      int
 }
 
 // NodeStatus is what a node knows of itself without asking others.
@@ -56,9 +74,9 @@ type NodeStatus struct {
 // Config of the edge.
 type Config struct {
 	Node     Node
-	Sessions *session.Manager
+	Sessions Sessions
 	Events   *eventlog.Log
-	Ages     func() finish.Ages
+	InDoubt  func() InDoubt
 	Logger   *slog.Logger
 	Registry *prometheus.Registry
 

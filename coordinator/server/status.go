@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/unisink/unisink/coordinator/ledger"
-	"github.com/unisink/unisink/coordinator/session"
+	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -24,7 +24,7 @@ func (s *Server) propose(ctx context.Context, meta *unisinkv1.Meta, b ledger.Bod
 		return ledger.Result{}, s.proposalError(err)
 	}
 	if !r.OK() {
-		return ledger.Result{}, session.RefusalError(r)
+		return ledger.Result{}, wire.Refusal(r)
 	}
 	return r, nil
 }

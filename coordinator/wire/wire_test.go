@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -84,5 +85,18 @@ func TestWhatIsMissingIsZero(t *testing.T) {
 	same(t, ledger.Vote{Member: "m", Instance: "i"}, Vote("m", "i", nil))
 	if FromEpoch(ledger.Epoch{}) != nil || FromProof(ledger.Proof{}) != nil {
 		t.Error("nothing became something on the wire")
+	}
+}
+
+func TestEveryRefusalHasAReason(t *testing.T) {
+	for r := ledger.NotFound; r <= ledger.Unsupported; r++ {
+		err := Refusal(ledger.Result{Refusal: r, Text: "why", RetryAt: 7})
+		reason, meta := grpcerr.Reason(err)
+		if reason == "" || meta[grpcerr.MetaRetryAt] != "7" {
+			t.Errorf("refusal %d: %v", r, err)
+		}
+	}
+	if err := Refusal(ledger.Result{}); err != nil {
+		t.Errorf("what was applied is refused: %v", err)
 	}
 }
