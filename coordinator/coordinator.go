@@ -20,7 +20,6 @@ import (
 	"github.com/unisink/unisink/coordinator/server"
 	"github.com/unisink/unisink/coordinator/session"
 	"github.com/unisink/unisink/internal/obs"
-	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // ErrAddressInUse is wrapped when another process listens where this node wants to.
@@ -238,9 +237,9 @@ func (s sessions) Living(id ledger.ScopeID) server.Living {
 	st := s.Status(id)
 	out := server.Living{RoundsOpen: st.RoundsOpen, OldestRound: st.OldestRound}
 	for _, m := range st.Members {
-		out.Members = append(out.Members, &unisinkv1.MemberStatus{
+		out.Members = append(out.Members, server.LivingMember{
 			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
-			LeaseLeftMs: m.LeaseLeft.Milliseconds(), WaitingFor: m.WaitingFor,
+			LeaseLeft: m.LeaseLeft, WaitingFor: m.WaitingFor,
 		})
 	}
 	return out

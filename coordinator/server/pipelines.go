@@ -219,7 +219,10 @@ func (p *pipelines) addLiving(out *unisinkv1.ScopeStatus, now Living, x ledger.P
 	out.OldestInDoubtMs = max(out.OldestInDoubtMs, now.OldestRound.Milliseconds())
 	living := map[string]*unisinkv1.MemberStatus{}
 	for _, m := range now.Members {
-		living[m.GetName()] = m
+		living[m.Name] = &unisinkv1.MemberStatus{
+			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
+			LeaseLeftMs: m.LeaseLeft.Milliseconds(), WaitingFor: m.WaitingFor,
+		}
 	}
 	for _, spec := range x.Members {
 		m := living[spec.Name]

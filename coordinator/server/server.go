@@ -46,9 +46,19 @@ type Sessions interface {
 
 // Living is what the leader knows of a scope beyond the ledger; zero on other nodes.
 type Living struct {
-	Members     []*unisinkv1.MemberStatus
+	Members     []LivingMember
 	RoundsOpen  int
 	OldestRound time.Duration
+}
+
+// LivingMember is one member whose name is held.
+type LivingMember struct {
+	Name, Instance string
+	Attached       bool
+	Phase          string        // idle, restoring, ready or running
+	Lag            int64         // -1 unknown
+	LeaseLeft      time.Duration // 0: no lease runs
+	WaitingFor     string
 }
 
 // InDoubt is what is outstanding, by age, as the leader saw it last; zero on other nodes.

@@ -30,7 +30,7 @@ func rooms() []room {
 		{path: "coordinator/ledger", may: []string{assert}},
 		{path: "coordinator/round", may: []string{"coordinator/ledger", assert}},
 		{path: "coordinator/eventlog", may: []string{"coordinator/ledger", "internal"}},
-		{path: "coordinator/wire", may: []string{"coordinator/ledger", "coordinator/round", "proto"}},
+		{path: "coordinator/wire", may: []string{"coordinator/ledger", "coordinator/round", "proto", "internal/grpcerr"}},
 		{path: "coordinator/raftnode", may: around},
 		{path: "coordinator/session", may: around},
 		{path: "coordinator/finish", may: around},
