@@ -18,6 +18,9 @@ func TestConformance(t *testing.T) {
 		"three brokers":         {kfake.NumBrokers(3)},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && opts != nil {
+				t.Skip("the short run takes one kind of broker")
+			}
 			participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
 				r := newRig(t, opts...)
 				return participanttest.Target{

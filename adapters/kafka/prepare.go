@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -40,7 +39,7 @@ func (b *Branch) Prepare(ctx context.Context) (participant.Vote, error) {
 	if err := b.ended(); err != nil {
 		return b.refuse(ctx, err), nil
 	}
-	if no := b.firstFailure(); b.written == 0 && no != nil {
+	if no := b.got.failure(); b.written == 0 && no != nil {
 		return b.refuse(ctx, b.fencedOr(ctx, no)), nil
 	}
 	if b.written == 0 {
@@ -86,19 +85,13 @@ func (b *Branch) fencedOr(ctx context.Context, no error) error {
 	return fmt.Errorf("the transaction was ended by the broker, as its time-out does, or by an operator: %w", no)
 }
 
-func (b *Branch) firstFailure() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failed
-}
-
 // prepare does the work of Prepare. No is why the vote must be no; err means try again.
 func (b *Branch) prepare(ctx context.Context) (made *body, deadline time.Time, no, err error) {
 	if err := b.slot.client.Flush(ctx); err != nil {
 		return nil, time.Time{}, nil, fmt.Errorf("flush: %w", context.Cause(ctx))
 	}
 	fault.Point("kafka/after-flush")
-	if no := b.acknowledgedAll(); no != nil {
+	if no := b.got.complete(b.written); no != nil {
 		return nil, time.Time{}, no, nil
 	}
 	made = b.body()
@@ -154,44 +147,13 @@ func (b *Branch) ask(ctx context.Context, made *body) (time.Time, error) {
 	return b.deadline(retained)
 }
 
-// acknowledgedAll is nil if every record that was sent was acknowledged, by the right producer.
-func (b *Branch) acknowledgedAll() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.failed != nil {
-		return b.failed
-	}
-	if b.acked != b.written {
-		return fmt.Errorf("%w: %d records were sent and %d acknowledged", participant.ErrBug, b.written, b.acked)
-	}
-	return nil
-}
-
-// body names the transaction with what was acknowledged, partitions in order.
+// body names the transaction with what was acknowledged.
 func (b *Branch) body() *body {
 	key := b.slot.key
-	out := &body{
-		Cluster: b.t.can.cluster, TxnID: b.slot.id, PID: b.pid, Epoch: b.epoch, Class: b.t.can.class,
-		Branch:  b.name.String(),
-		Witness: &key,
+	return &body{
+		Cluster: b.t.can.cluster, TxnID: b.slot.id, PID: b.as.pid, Epoch: b.as.epoch, Class: b.t.can.class,
+		Branch: b.name.String(), Witness: &key, Topics: b.got.topics(),
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := make([]*extent, 0, len(b.spans))
-	for _, e := range b.spans {
-		all = append(all, e)
-	}
-	slices.SortFunc(all, func(x, y *extent) int {
-		return cmp.Or(cmp.Compare(x.topic, y.topic), cmp.Compare(x.partition, y.partition))
-	})
-	for _, e := range all {
-		if n := len(out.Topics); n == 0 || out.Topics[n-1].Topic != e.topic {
-			out.Topics = append(out.Topics, span{Topic: e.topic})
-		}
-		s := &out.Topics[len(out.Topics)-1]
-		s.Parts = append(s.Parts, []int64{int64(e.partition), e.first, e.last - e.first, e.count})
-	}
-	return out
 }
 
 // confirm compares the transaction as the cluster describes it with what was written, and takes

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
-	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor"
 	"github.com/unisink/unisink/processor/stream"
@@ -26,148 +24,6 @@ var (
 	_ processor.Sink   = (*Sink)(nil)
 	_ processor.Writer = (*Branch)(nil)
 )
-
-// rig is an embedded broker with a topic, and what tests look at it with.
-type rig struct {
-	testing.TB
-	b *devkafka.Broker
-	a *Admin
-}
-
-func newRig(t testing.TB, opts ...kfake.Opt) *rig {
-	t.Helper()
-	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 3}, Options: opts})
-	return &rig{t, b, admin(t, b)}
-}
-
-// sink makes one that is not open.
-func (r *rig) sink(change ...func(*SinkConfig)) *Sink {
-	r.Helper()
-	cfg := SinkConfig{Brokers: []string{r.b.Addr()}, Topic: "totals"}
-	for _, f := range change {
-		f(&cfg)
-	}
-	s, err := NewSink(cfg)
-	if err != nil {
-		r.Fatal(err)
-	}
-	r.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			r.Error(err)
-		}
-	})
-	return s
-}
-
-func opening(generation uint64) participant.Opening {
-	return participant.Opening{
-		Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Scope: "orders/0", Member: "all",
-		Resource: "totals", Generation: generation, MaxPending: 2, EpochInterval: 100 * time.Millisecond,
-	}
-}
-
-func branchName(generation, n uint64) participant.BranchName {
-	return participant.BranchName{
-		Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Pipeline: "orders", Member: "all",
-		Resource: "totals", Generation: generation, N: n,
-	}
-}
-
-// opened makes a sink that is open for a generation.
-func (r *rig) opened(generation uint64, change ...func(*SinkConfig)) *Sink {
-	r.Helper()
-	s := r.sink(change...)
-	if err := s.Open(r.Context(), opening(generation)); err != nil {
-		r.Fatal(err)
-	}
-	return s
-}
-
-// begin starts a branch and writes n records to it.
-func (r *rig) begin(s *Sink, name participant.BranchName, n int) *Branch {
-	r.Helper()
-	br, err := s.Begin(r.Context(), name)
-	if err != nil {
-		r.Fatal(err)
-	}
-	b := br.(*Branch)
-	records := make([]stream.Record, n)
-	for i := range records {
-		records[i] = stream.Record{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "%d.%d/%d", name.Generation, name.N, i)}
-	}
-	if err := b.Write(r.Context(), records); err != nil {
-		r.Fatal(err)
-	}
-	return b
-}
-
-// prepared begins, writes and prepares a branch, which must vote yes.
-func (r *rig) prepared(s *Sink, name participant.BranchName, n int) participant.Handle {
-	r.Helper()
-	v, err := r.begin(s, name, n).Prepare(r.Context())
-	if err != nil {
-		r.Fatal(err)
-	}
-	if v.Kind != participant.Yes {
-		r.Fatalf("prepare %s: vote %d, %v; want yes", name, v.Kind, v.Reason)
-	}
-	return v.Handle
-}
-
-// visible is what readers of committed records see, sorted.
-func (r *rig) visible() []string {
-	r.Helper()
-	var out []string
-	err := r.a.ReadAll(r.Context(), "totals", true, nil, nil, func(rec *stream.Record) error {
-		out = append(out, string(rec.Value))
-		return nil
-	})
-	if err != nil {
-		r.Fatal(err)
-	}
-	slices.Sort(out)
-	return out
-}
-
-func (r *rig) sees(want int) {
-	r.Helper()
-	if got := r.visible(); len(got) != want {
-		r.Errorf("readers see %d records, want %d: %.200q", len(got), want, got)
-	}
-}
-
-func (r *rig) commit(s *Sink, h participant.Handle, want participant.Verdict) {
-	r.Helper()
-	p, err := s.Commit(r.Context(), h)
-	if err != nil || p.Verdict != want {
-		r.Errorf("commit: verdict %d (%s), %v; want %d", p.Verdict, p.Evidence, err, want)
-	}
-}
-
-func (r *rig) rollback(s *Sink, h participant.Handle, want participant.Verdict) {
-	r.Helper()
-	p, err := s.Rollback(r.Context(), h)
-	if err != nil || p.Verdict != want {
-		r.Errorf("rollback: verdict %d (%s), %v; want %d", p.Verdict, p.Evidence, err, want)
-	}
-}
-
-// answer makes the broker answer the next n EndTxn with an error; after says that it does the
-// work first.
-func (r *rig) answer(n int, err *kerr.Error) *atomic.Int64 {
-	var hits atomic.Int64
-	r.b.Cluster().ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		if hits.Load() >= int64(n) {
-			return nil, nil, false
-		}
-		hits.Add(1)
-		r.b.Cluster().KeepControl()
-		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
-		resp.ErrorCode = err.Code
-		return resp, nil, true
-	})
-	return &hits
-}
 
 func TestBranchIsSeenAfterItsCommitAndNotBefore(t *testing.T) {
 	r := newRig(t)
@@ -322,104 +178,6 @@ func TestE3_RecordTooLargeNamesWhereItWasRead(t *testing.T) {
 	r.sees(0)
 }
 
-func TestO1_FencedAnswerAfterARealCommitIsProvenByTheWitness(t *testing.T) {
-	r := newRig(t)
-	s := r.opened(1)
-	h := r.prepared(s, branchName(1, 1), 10)
-	r.commit(s, h, participant.Committed)
-	for _, answer := range []*kerr.Error{kerr.ProducerFenced, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState, kerr.TransactionalIDNotFound} {
-		r.answer(1, answer)
-		r.commit(s, h, participant.Committed)
-	}
-	// Also when the coordinator has forgotten the outcome for good.
-	b, err := decode(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cl, err := s.client(classNew)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil {
-		t.Fatal(err)
-	}
-	r.commit(s, h, participant.Committed)
-	r.rollback(s, h, participant.Committed)
-	r.sees(10)
-}
-
-func TestO1_FencedAnswerAfterARealAbortIsNotTakenForACommit(t *testing.T) {
-	r := newRig(t)
-	s := r.opened(1)
-	h := r.prepared(s, branchName(1, 1), 10)
-	b, err := decode(h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cl, err := s.client(classNew)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil { // somebody else with the same id
-		t.Fatal(err)
-	}
-	r.commit(s, h, participant.RolledBack) // proven by the marker in the log
-	r.sees(0)
-	// Without any trace the branch stays in doubt.
-	for i := range b.Topics {
-		for j := range b.Topics[i].Parts {
-			b.Topics[i].Parts[j] = b.Topics[i].Parts[j][:1]
-		}
-	}
-	blind, err := b.encode("totals")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p, err := s.Commit(t.Context(), blind); err == nil || !strings.Contains(err.Error(), "in doubt") {
-		t.Errorf("commit without a trace: %v, %v; want in doubt", p, err)
-	}
-	if st, err := s.Inspect(t.Context(), blind); err != nil || st != participant.Unknown {
-		t.Errorf("inspect without a trace: %d, %v; want unknown", st, err)
-	}
-}
-
-func TestO5_LostAnswerIsAskedAgainWithTheSameHandle(t *testing.T) {
-	r := newRig(t)
-	s := r.opened(1)
-	h := r.prepared(s, branchName(1, 1), 10)
-	// The commit happens; its answer is lost, and the connection with it.
-	r.b.Cluster().ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		return nil, errors.New("connection lost"), true
-	})
-	r.commit(s, h, participant.Committed)
-	r.commit(s, h, participant.Committed)
-	r.sees(10)
-}
-
-func TestConcurrentTransactionsIsAskedUntilDefinite(t *testing.T) {
-	r := newRig(t)
-	s := r.opened(1)
-	h := r.prepared(s, branchName(1, 1), 10)
-	hits := r.answer(7, kerr.ConcurrentTransactions)
-	r.commit(s, h, participant.Committed)
-	if hits.Load() != 7 {
-		t.Errorf("asked %d times before the answer was definite", hits.Load())
-	}
-	r.sees(10)
-}
-
-func TestCoordinatorsMoveWhileBranchesAreFinished(t *testing.T) {
-	r := newRig(t, kfake.NumBrokers(3))
-	s := r.opened(1)
-	for n := uint64(1); n <= 6; n++ {
-		h := r.prepared(s, branchName(1, n), 10)
-		r.b.Cluster().RehashCoordinators()
-		r.b.Cluster().ShufflePartitionLeaders()
-		r.commit(s, h, participant.Committed)
-	}
-	r.sees(60)
-}
-
 func TestI1_SlotIsNotReusedBeforeItsBranchIsResolved(t *testing.T) {
 	outcome := func(t *testing.T, reuse bool) int {
 		r := newRig(t)
@@ -560,67 +318,109 @@ func TestL9_NamesAreParsedAndNotMatchedByPrefix(t *testing.T) {
 	}
 }
 
+func TestO1_FencedAnswerAfterARealCommitIsProvenByTheWitness(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	h := r.prepared(s, branchName(1, 1), 10)
+	r.commit(s, h, participant.Committed)
+	for _, answer := range []*kerr.Error{kerr.ProducerFenced, kerr.InvalidProducerIDMapping, kerr.InvalidTxnState, kerr.TransactionalIDNotFound} {
+		r.answer(1, answer)
+		r.commit(s, h, participant.Committed)
+	}
+	// Also when the coordinator has forgotten the outcome for good.
+	b, err := decode(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := s.client(classNew)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil {
+		t.Fatal(err)
+	}
+	r.commit(s, h, participant.Committed)
+	r.rollback(s, h, participant.Committed)
+	r.sees(10)
+}
+
+func TestO1_FencedAnswerAfterARealAbortIsNotTakenForACommit(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	h := r.prepared(s, branchName(1, 1), 10)
+	b, err := decode(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cl, err := s.client(classNew)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := initialise(t.Context(), cl, b.TxnID); err != nil { // somebody else with the same id
+		t.Fatal(err)
+	}
+	r.commit(s, h, participant.RolledBack) // proven by the marker in the log
+	r.sees(0)
+	// Without any trace the branch stays in doubt.
+	for i := range b.Topics {
+		for j := range b.Topics[i].Parts {
+			b.Topics[i].Parts[j] = b.Topics[i].Parts[j][:1]
+		}
+	}
+	blind, err := b.encode("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Commit(t.Context(), blind); err == nil || !strings.Contains(err.Error(), "in doubt") {
+		t.Errorf("commit without a trace: %v, %v; want in doubt", p, err)
+	}
+	if st, err := s.Inspect(t.Context(), blind); err != nil || st != participant.Unknown {
+		t.Errorf("inspect without a trace: %d, %v; want unknown", st, err)
+	}
+}
+
+func TestO5_LostAnswerIsAskedAgainWithTheSameHandle(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	h := r.prepared(s, branchName(1, 1), 10)
+	// The commit happens; its answer is lost, and the connection with it.
+	r.b.Cluster().ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		return nil, errors.New("connection lost"), true
+	})
+	r.commit(s, h, participant.Committed)
+	r.commit(s, h, participant.Committed)
+	r.sees(10)
+}
+
+func TestConcurrentTransactionsIsAskedUntilDefinite(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	h := r.prepared(s, branchName(1, 1), 10)
+	hits := r.answer(7, kerr.ConcurrentTransactions)
+	r.commit(s, h, participant.Committed)
+	if hits.Load() != 7 {
+		t.Errorf("asked %d times before the answer was definite", hits.Load())
+	}
+	r.sees(10)
+}
+
+func TestCoordinatorsMoveWhileBranchesAreFinished(t *testing.T) {
+	r := newRig(t, kfake.NumBrokers(3))
+	s := r.opened(1)
+	for n := uint64(1); n <= 6; n++ {
+		h := r.prepared(s, branchName(1, n), 10)
+		r.b.Cluster().RehashCoordinators()
+		r.b.Cluster().ShufflePartitionLeaders()
+		r.commit(s, h, participant.Committed)
+	}
+	r.sees(60)
+}
+
 func TestT2_TimeoutAboveTheBrokersNamesBothSettings(t *testing.T) {
 	r := newRig(t)
 	s := r.sink(func(c *SinkConfig) { c.TransactionTimeout = time.Hour })
 	err := s.Open(t.Context(), opening(1))
 	if !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), "transaction timeout is 1h0m0s") || !strings.Contains(err.Error(), "15m0s (transaction.max.timeout.ms)") {
 		t.Errorf("open: %v", err)
-	}
-}
-
-func TestDeadlineIsTheLeastOfTimeoutAndRetention(t *testing.T) {
-	r := newRig(t)
-	if err := r.a.CreateTopic(t.Context(), "brief", 1, map[string]string{"retention.ms": "60000"}); err != nil {
-		t.Fatal(err)
-	}
-	vote := func(topic string, at time.Time) participant.Vote {
-		t.Helper()
-		s := r.sink(func(c *SinkConfig) { c.Topic = topic })
-		o := opening(1)
-		o.Member = fmt.Sprint("m", at.UnixNano())
-		if err := s.Open(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		name := branchName(1, 1)
-		name.Member = o.Member
-		b, err := s.Begin(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.(*Branch).Write(t.Context(), []stream.Record{{Value: []byte("v"), Time: at.UnixMilli()}}); err != nil {
-			t.Fatal(err)
-		}
-		v, err := b.Prepare(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-	if left := time.Until(vote("totals", time.Now()).Deadline); left < 14*time.Minute || left > 15*time.Minute {
-		t.Errorf("deadline in %s, want the time-out of 15m", left)
-	}
-	if left := time.Until(vote("brief", time.Now().Add(-20*time.Second)).Deadline); left < 30*time.Second || left > 41*time.Second {
-		t.Errorf("deadline in %s, want what the retention of a minute leaves", left)
-	}
-	if v := vote("brief", time.Now().Add(-time.Hour)); v.Kind != participant.No || !errors.Is(v.Reason, participant.ErrMisconfigured) {
-		t.Errorf("records past their retention: %v, want no, misconfigured", v)
-	}
-}
-
-func TestUnboundedTransactionsHaveNoDeadline(t *testing.T) {
-	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 1}, BrokerConfigs: map[string]string{"transaction.max.timeout.ms": "2147483647", "log.retention.ms": "-1"}})
-	r := &rig{t, b, admin(t, b)}
-	if err := r.a.CreateTopic(t.Context(), "kept", 1, map[string]string{"retention.ms": "-1"}); err != nil {
-		t.Fatal(err)
-	}
-	s := r.opened(1, func(c *SinkConfig) { c.Topic = "kept" })
-	d, err := s.Describe(t.Context())
-	if err != nil || d.Bounded {
-		t.Errorf("describe: %+v, %v; want not bounded", d, err)
-	}
-	v, err := r.begin(s, branchName(1, 1), 1).Prepare(t.Context())
-	if err != nil || v.Kind != participant.Yes || !v.Deadline.IsZero() {
-		t.Errorf("vote %+v, %v; want yes without a deadline", v, err)
 	}
 }

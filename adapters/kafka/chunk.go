@@ -1,0 +1,143 @@
+package kafka
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// chunkRecords is how many records share one slab.
+const chunkRecords = 512
+
+// chunk is a slab of records with their bytes. It is used again once all are acknowledged.
+type chunk struct {
+	branch  *Branch
+	records []kgo.Record
+	origins []origin
+	headers []kgo.RecordHeader
+	arena   []byte
+	first   int // the first record's number in the branch
+	bytes   int
+	left    int // not acknowledged; guarded by the receipts' mu
+	done    func(*kgo.Record, error)
+}
+
+// origin is where a record was read, for sentences about it.
+type origin struct {
+	topic     string
+	partition int32
+	offset    int64
+}
+
+func newChunk() *chunk {
+	c := &chunk{}
+	c.done = func(r *kgo.Record, err error) { c.branch.got.take(c, r, err) }
+	return c
+}
+
+// fill copies records in, at most a slab full, and returns how many.
+func (c *chunk) fill(b *Branch, records []stream.Record) (int, error) {
+	n := min(len(records), chunkRecords)
+	size, headers := 0, 0
+	for i := range records[:n] {
+		r := &records[i]
+		size += len(r.Key) + len(r.Value)
+		headers += len(r.Headers)
+		for _, h := range r.Headers {
+			size += len(h.Value)
+		}
+	}
+	if cap(c.arena) < size {
+		c.arena = make([]byte, 0, size+size/4)
+	}
+	if cap(c.headers) < headers {
+		c.headers = make([]kgo.RecordHeader, 0, headers)
+	}
+	if cap(c.records) < n {
+		c.records, c.origins = make([]kgo.Record, 0, n), make([]origin, 0, n)
+	}
+	c.branch, c.first, c.left = b, b.written, n
+	c.arena, c.headers, c.records, c.origins = c.arena[:0], c.headers[:0], c.records[:0], c.origins[:0]
+	c.bytes = size + n*64
+	for i := range records[:n] {
+		if err := c.add(b, &records[i]); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// add copies one record in.
+func (c *chunk) add(b *Branch, r *stream.Record) error {
+	to := b.t.sink.cfg.Topic
+	if to == "" {
+		to = r.Topic
+	}
+	if to == "" {
+		return fmt.Errorf("record %d of the branch names no topic, and neither does the sink: %w", b.written+len(c.records), participant.ErrMisconfigured)
+	}
+	out := kgo.Record{Topic: to, Key: c.copied(r.Key), Value: c.copied(r.Value), Partition: r.Partition}
+	at := r.Time
+	if at != 0 {
+		out.Timestamp = time.UnixMilli(at)
+	} else {
+		out.Timestamp = time.Now()
+		at = out.Timestamp.UnixMilli()
+	}
+	if len(r.Headers) > 0 {
+		from := len(c.headers)
+		for _, h := range r.Headers {
+			c.headers = append(c.headers, kgo.RecordHeader{Key: h.Key, Value: c.copied(h.Value)})
+		}
+		out.Headers = c.headers[from:len(c.headers):len(c.headers)]
+	}
+	b.count(to, at)
+	c.records = append(c.records, out)
+	c.origins = append(c.origins, origin{r.Topic, r.Partition, r.Offset})
+	return nil
+}
+
+// copied puts bytes into the arena; nil stays nil, which is a tombstone.
+func (c *chunk) copied(p []byte) []byte {
+	if p == nil {
+		return nil
+	}
+	from := len(c.arena)
+	c.arena = append(c.arena, p...)
+	return c.arena[from:len(c.arena):len(c.arena)]
+}
+
+// drop gives the chunk back.
+func (c *chunk) drop() {
+	pool := &c.branch.t.sink.chunks
+	clear(c.records)
+	clear(c.headers)
+	c.branch = nil
+	pool.Put(c)
+}
+
+// origin names one of the chunk's records for people.
+func (c *chunk) origin(r *kgo.Record) string {
+	i := 0
+	for j := range c.records {
+		if &c.records[j] == r {
+			i = j
+		}
+	}
+	if o := c.origins[i]; o.topic != "" {
+		return fmt.Sprintf("record %d of the branch, read from %s at %d,", c.first+i, splitID(o.topic, o.partition), o.offset)
+	}
+	return fmt.Sprintf("record %d of the branch", c.first+i)
+}
+
+// placeOf names the partition of a record that may not have got one.
+func placeOf(r *kgo.Record) string {
+	if r.Partition < 0 {
+		return r.Topic
+	}
+	return splitID(r.Topic, r.Partition)
+}

@@ -1,0 +1,68 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/unisink/unisink/adapters/kafka/devkafka"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+func TestDeadlineIsTheLeastOfTimeoutAndRetention(t *testing.T) {
+	r := newRig(t)
+	if err := r.a.CreateTopic(t.Context(), "brief", 1, map[string]string{"retention.ms": "60000"}); err != nil {
+		t.Fatal(err)
+	}
+	vote := func(topic string, at time.Time) participant.Vote {
+		t.Helper()
+		s := r.sink(func(c *SinkConfig) { c.Topic = topic })
+		o := opening(1)
+		o.Member = fmt.Sprint("m", at.UnixNano())
+		if err := s.Open(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		name := branchName(1, 1)
+		name.Member = o.Member
+		b, err := s.Begin(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.(*Branch).Write(t.Context(), []stream.Record{{Value: []byte("v"), Time: at.UnixMilli()}}); err != nil {
+			t.Fatal(err)
+		}
+		v, err := b.Prepare(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	if left := time.Until(vote("totals", time.Now()).Deadline); left < 14*time.Minute || left > 15*time.Minute {
+		t.Errorf("deadline in %s, want the time-out of 15m", left)
+	}
+	if left := time.Until(vote("brief", time.Now().Add(-20*time.Second)).Deadline); left < 30*time.Second || left > 41*time.Second {
+		t.Errorf("deadline in %s, want what the retention of a minute leaves", left)
+	}
+	if v := vote("brief", time.Now().Add(-time.Hour)); v.Kind != participant.No || !errors.Is(v.Reason, participant.ErrMisconfigured) {
+		t.Errorf("records past their retention: %v, want no, misconfigured", v)
+	}
+}
+
+func TestUnboundedTransactionsHaveNoDeadline(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 1}, BrokerConfigs: map[string]string{"transaction.max.timeout.ms": "2147483647", "log.retention.ms": "-1"}})
+	r := &rig{t, b, admin(t, b)}
+	if err := r.a.CreateTopic(t.Context(), "kept", 1, map[string]string{"retention.ms": "-1"}); err != nil {
+		t.Fatal(err)
+	}
+	s := r.opened(1, func(c *SinkConfig) { c.Topic = "kept" })
+	d, err := s.Describe(t.Context())
+	if err != nil || d.Bounded {
+		t.Errorf("describe: %+v, %v; want not bounded", d, err)
+	}
+	v, err := r.begin(s, branchName(1, 1), 1).Prepare(t.Context())
+	if err != nil || v.Kind != participant.Yes || !v.Deadline.IsZero() {
+		t.Errorf("vote %+v, %v; want yes without a deadline", v, err)
+	}
+}

@@ -1,0 +1,159 @@
+package kafka
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/unisink/unisink/adapters/kafka/devkafka"
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// rig is an embedded broker with a topic, and what tests look at it with.
+type rig struct {
+	testing.TB
+	b *devkafka.Broker
+	a *Admin
+}
+
+func newRig(t testing.TB, opts ...kfake.Opt) *rig {
+	t.Helper()
+	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 3}, Options: opts})
+	return &rig{t, b, admin(t, b)}
+}
+
+// sink makes one that is not open.
+func (r *rig) sink(change ...func(*SinkConfig)) *Sink {
+	r.Helper()
+	cfg := SinkConfig{Brokers: []string{r.b.Addr()}, Topic: "totals"}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := NewSink(cfg)
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			r.Error(err)
+		}
+	})
+	return s
+}
+
+func opening(generation uint64) participant.Opening {
+	return participant.Opening{
+		Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Scope: "orders/0", Member: "all",
+		Resource: "totals", Generation: generation, MaxPending: 2, EpochInterval: 100 * time.Millisecond,
+	}
+}
+
+func branchName(generation, n uint64) participant.BranchName {
+	return participant.BranchName{
+		Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Pipeline: "orders", Member: "all",
+		Resource: "totals", Generation: generation, N: n,
+	}
+}
+
+// opened makes a sink that is open for a generation.
+func (r *rig) opened(generation uint64, change ...func(*SinkConfig)) *Sink {
+	r.Helper()
+	s := r.sink(change...)
+	if err := s.Open(r.Context(), opening(generation)); err != nil {
+		r.Fatal(err)
+	}
+	return s
+}
+
+// begin starts a branch and writes n records to it.
+func (r *rig) begin(s *Sink, name participant.BranchName, n int) *Branch {
+	r.Helper()
+	br, err := s.Begin(r.Context(), name)
+	if err != nil {
+		r.Fatal(err)
+	}
+	b := br.(*Branch)
+	records := make([]stream.Record, n)
+	for i := range records {
+		records[i] = stream.Record{Key: fmt.Appendf(nil, "k%d", i), Value: fmt.Appendf(nil, "%d.%d/%d", name.Generation, name.N, i)}
+	}
+	if err := b.Write(r.Context(), records); err != nil {
+		r.Fatal(err)
+	}
+	return b
+}
+
+// prepared begins, writes and prepares a branch, which must vote yes.
+func (r *rig) prepared(s *Sink, name participant.BranchName, n int) participant.Handle {
+	r.Helper()
+	v, err := r.begin(s, name, n).Prepare(r.Context())
+	if err != nil {
+		r.Fatal(err)
+	}
+	if v.Kind != participant.Yes {
+		r.Fatalf("prepare %s: vote %d, %v; want yes", name, v.Kind, v.Reason)
+	}
+	return v.Handle
+}
+
+// visible is what readers of committed records see, sorted.
+func (r *rig) visible() []string {
+	r.Helper()
+	var out []string
+	err := r.a.ReadAll(r.Context(), "totals", true, nil, nil, func(rec *stream.Record) error {
+		out = append(out, string(rec.Value))
+		return nil
+	})
+	if err != nil {
+		r.Fatal(err)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (r *rig) sees(want int) {
+	r.Helper()
+	if got := r.visible(); len(got) != want {
+		r.Errorf("readers see %d records, want %d: %.200q", len(got), want, got)
+	}
+}
+
+func (r *rig) commit(s *Sink, h participant.Handle, want participant.Verdict) {
+	r.Helper()
+	p, err := s.Commit(r.Context(), h)
+	if err != nil || p.Verdict != want {
+		r.Errorf("commit: verdict %d (%s), %v; want %d", p.Verdict, p.Evidence, err, want)
+	}
+}
+
+func (r *rig) rollback(s *Sink, h participant.Handle, want participant.Verdict) {
+	r.Helper()
+	p, err := s.Rollback(r.Context(), h)
+	if err != nil || p.Verdict != want {
+		r.Errorf("rollback: verdict %d (%s), %v; want %d", p.Verdict, p.Evidence, err, want)
+	}
+}
+
+// answer makes the broker answer the next n EndTxn with an error; after says that it does the
+// work first.
+func (r *rig) answer(n int, err *kerr.Error) *atomic.Int64 {
+	var hits atomic.Int64
+	r.b.Cluster().ControlKey(int16(kmsg.EndTxn), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		if hits.Load() >= int64(n) {
+			return nil, nil, false
+		}
+		hits.Add(1)
+		r.b.Cluster().KeepControl()
+		resp := req.ResponseKind().(*kmsg.EndTxnResponse)
+		resp.ErrorCode = err.Code
+		return resp, nil, true
+	})
+	return &hits
+}
