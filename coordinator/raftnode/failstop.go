@@ -48,6 +48,16 @@ func (s *failStop) fail(err error) error {
 	return err
 }
 
+// tell is fail for a caller that may go on: it always returns err.
+func (s *failStop) tell(err error) error {
+	if s.running.Load() {
+		s.report(err)
+	} else {
+		s.opening.CompareAndSwap(nil, &err)
+	}
+	return err
+}
+
 // opened ends the opening and returns the first failure in it.
 func (s *failStop) opened() error {
 	s.running.Store(true)

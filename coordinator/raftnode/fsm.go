@@ -19,13 +19,19 @@ type fsm struct {
 	effects func([]ledger.Effect, uint64)
 	named   chan struct{} // capacity 1: the namespace may have become known
 	stop    *failStop
+	dead    error // of the library's goroutine for the state machine: nothing is applied any more
 }
 
-// Apply answers with a []ledger.Result, one for each command of the entry.
+// Apply answers with a []ledger.Result, one for each command of the entry, or with the reason
+// why this replica has stopped: from an entry that it cannot read on, it applies nothing more.
 func (f *fsm) Apply(entry *raft.Log) any {
+	if f.dead != nil {
+		return f.dead
+	}
 	commands, err := decodeEntry(entry.Data)
 	if err != nil {
-		f.stop.end(fmt.Errorf("%w: entry %d: %w", ErrUndecodable, entry.Index, err))
+		f.dead = f.stop.tell(fmt.Errorf("%w: entry %d: %w", ErrUndecodable, entry.Index, err))
+		return f.dead
 	}
 	results := make([]ledger.Result, len(commands))
 	var owed []ledger.Effect
@@ -45,7 +51,8 @@ func (f *fsm) Apply(entry *raft.Log) any {
 	f.mu.Unlock()
 	if named {
 		if err := f.checkName(); err != nil {
-			f.stop.end(err)
+			f.dead = f.stop.tell(err)
+			return f.dead
 		}
 	}
 	if len(owed) > 0 {
@@ -75,6 +82,9 @@ func (f *fsm) namespace() (string, uint64) {
 
 // Snapshot takes the state as of the last applied entry; writing it out runs beside Apply.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
+	if f.dead != nil {
+		return nil, f.dead
+	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return snapshot{state: f.machine.State()}, nil
@@ -84,13 +94,13 @@ func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 func (f *fsm) Restore(source io.ReadCloser) error {
 	machine, err := readSnapshot(source)
 	if err != nil {
-		return f.stop.fail(fmt.Errorf("%w: %w", ErrSnapshotUnreadable, err))
+		return f.stop.tell(fmt.Errorf("%w: %w", ErrSnapshotUnreadable, err))
 	}
 	f.mu.Lock()
 	f.machine = machine
 	f.mu.Unlock()
 	if err := f.checkName(); err != nil {
-		return f.stop.fail(err)
+		return f.stop.tell(err)
 	}
 	f.effects(nil, 0)
 	return nil

@@ -2,7 +2,6 @@ package raftnode
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -155,7 +154,7 @@ func (s *memorySink) Close() error {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	if s.ended {
-		return errors.New("the snapshot was ended before")
+		return nil
 	}
 	s.ended = true
 	s.meta.Size = int64(s.buf.Len())

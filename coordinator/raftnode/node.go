@@ -25,15 +25,16 @@ const (
 
 // Node is one replica of the ledger. All methods may be called from any goroutine.
 type Node struct {
-	config   Config
-	raft     *raft.Raft
-	address  string
-	fsm      *fsm
-	store    *store
-	disk     io.Closer // nil in memory
-	proposer *proposer
-	stop     *failStop
-	identity identity // of the goroutine of Run, after Open
+	config    Config
+	raft      *raft.Raft
+	address   string
+	fsm       *fsm
+	store     *store
+	transport Transport
+	disk      io.Closer // nil in memory
+	proposer  *proposer
+	stop      *failStop
+	identity  identity // of the goroutine of Run, after Open
 
 	leadership chan Leadership // capacity 1, the latest state
 
@@ -102,8 +103,8 @@ func (n *Node) open() (err error) {
 		}
 	}
 	undo = append(undo, transport.Close)
-	n.address = string(transport.LocalAddr())
-	n.raft, err = raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, newestOnly{snapshots}, guard(transport, n.config.Logger))
+	n.transport, n.address = transport, string(transport.LocalAddr())
+	n.raft, err = n.startRaft(snapshots, transport)
 	if n.raft != nil {
 		self.Store(n.raft)
 		undo = append(undo, func() error { return n.raft.Shutdown().Error() })
@@ -115,6 +116,18 @@ func (n *Node) open() (err error) {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	return nil
+}
+
+// startRaft starts the library, which panics where it cannot read its log; that has been noted.
+func (n *Node) startRaft(snapshots raft.SnapshotStore, transport Transport) (r *raft.Raft, err error) {
+	defer func() {
+		if n.stop.opening.Load() != nil {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("read the log: %v", v)
+			}
+		}
+	}()
+	return raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, newestOnly{snapshots, n.stop}, guard(transport, n.config.Logger))
 }
 
 // openDisk opens log, stable store and snapshots, those of the seams where they are set.
@@ -184,7 +197,11 @@ func (n *Node) Close() error {
 	n.closeOnce.Do(func() {
 		close(n.closing)
 		n.bounded(func() {
-			err := n.raft.Shutdown().Error()
+			var err error
+			if n.stop.cause() != nil {
+				err = n.transport.Close() // else a leader whose disk hangs keeps sending heartbeats
+			}
+			err = errors.Join(err, n.raft.Shutdown().Error())
 			if n.disk != nil {
 				err = errors.Join(err, n.disk.Close())
 			}

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -86,32 +87,36 @@ func (s *store) write(what string, call func() error) error {
 	err := call()
 	watchdog.Stop()
 	s.syncs.Add(syncsPerTxn)
-	return s.checked(what, err)
-}
-
-// checked ends the node on an error. "There is no such entry" and "no such key" are answers.
-func (s *store) checked(what string, err error) error {
 	if cause := s.stop.cause(); cause != nil {
 		return s.stop.fail(cause) // what came late, or beside another failure, helps nobody
 	}
+	if err != nil {
+		return s.stop.fail(fmt.Errorf("%w: %s: %w", ErrStorage, what, err))
+	}
+	return nil
+}
+
+// read passes the error of one call that reads. "There is no such entry" and "no such key" are
+// answers; any other ends the node, while raft may have the error: it can do no harm with it.
+func (s *store) read(what string, err error) error {
 	if err == nil || errors.Is(err, raft.ErrLogNotFound) || err.Error() == raftboltdb.ErrKeyNotFound.Error() {
 		return err
 	}
-	return s.stop.fail(fmt.Errorf("%w: %s: %w", ErrStorage, what, err))
+	return s.stop.tell(fmt.Errorf("%w: %s: %w", ErrStorage, what, err))
 }
 
 func (s *store) FirstIndex() (uint64, error) {
 	i, err := s.logs.FirstIndex()
-	return i, s.checked("read first index", err)
+	return i, s.read("read first index", err)
 }
 
 func (s *store) LastIndex() (uint64, error) {
 	i, err := s.logs.LastIndex()
-	return i, s.checked("read last index", err)
+	return i, s.read("read last index", err)
 }
 
 func (s *store) GetLog(index uint64, log *raft.Log) error {
-	return s.checked("read entry", s.logs.GetLog(index, log))
+	return s.read("read entry", s.logs.GetLog(index, log))
 }
 
 func (s *store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
@@ -139,18 +144,21 @@ func (s *store) SetUint64(key []byte, val uint64) error {
 
 func (s *store) Get(key []byte) ([]byte, error) {
 	v, err := s.stable.Get(key)
-	return v, s.checked("read vote", err)
+	return v, s.read("read vote", err)
 }
 
 func (s *store) GetUint64(key []byte) (uint64, error) {
 	v, err := s.stable.GetUint64(key)
-	return v, s.checked("read term", err)
+	return v, s.read("read term", err)
 }
 
 // newestOnly guards a snapshot store. Raft installs whatever snapshot it is offered, also one
 // older than its own state, and cannot go on from there; and at start it falls back from a
 // damaged newest snapshot to an older one, behind which entries may be missing.
-type newestOnly struct{ raft.SnapshotStore }
+type newestOnly struct {
+	raft.SnapshotStore
+	stop *failStop
+}
 
 // Create refuses an index below the newest snapshot's.
 func (s newestOnly) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration,
@@ -170,4 +178,14 @@ func (s newestOnly) Create(version raft.SnapshotVersion, index, term uint64, con
 func (s newestOnly) List() ([]*raft.SnapshotMeta, error) {
 	kept, err := s.SnapshotStore.List()
 	return kept[:min(len(kept), 1)], err
+}
+
+// Open notes why the newest snapshot cannot be read while the node is being opened, for the
+// library keeps that to itself. Later it is nobody's end: a snapshot may just have been replaced.
+func (s newestOnly) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	meta, content, err := s.SnapshotStore.Open(id)
+	if err != nil && !s.stop.running.Load() {
+		return nil, nil, s.stop.tell(fmt.Errorf("%w: %s: %w; replace this node by one with a new id and an empty directory", ErrSnapshotUnreadable, id, err))
+	}
+	return meta, content, err
 }

@@ -1,0 +1,642 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.uber.org/goleak"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// cluster is three nodes in memory, within a bubble of virtual time.
+type cluster struct {
+	t       *testing.T
+	net     *MemoryNet
+	change  func(*Config) // applied to each node's settings
+	running map[string]*runningNode
+	serial  uint64
+}
+
+type runningNode struct {
+	*Node
+	cancel    context.CancelFunc
+	ended     chan error
+	installed atomic.Int64 // snapshots that replaced the state
+}
+
+var nodeIDs = []string{"n1", "n2", "n3"}
+
+func members() []ledger.Node {
+	var out []ledger.Node
+	for _, id := range nodeIDs {
+		out = append(out, ledger.Node{ID: id, RaftAddress: id, ClientAddress: id + ":7070", FeatureLevel: ledger.CurrentFeatureLevel})
+	}
+	return out
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// inBubble runs f with a bootstrapped cluster, and ends it.
+func inBubble(t *testing.T, change func(*Config), f func(*testing.T, *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: NewMemoryNet(), change: change, running: map[string]*runningNode{}}
+		defer c.stopAll()
+		for _, id := range nodeIDs {
+			c.start(id)
+		}
+		if err := c.running["n1"].Bootstrap(t.Context(), "test", members()); err != nil {
+			t.Fatal(err)
+		}
+		f(t, c)
+	})
+}
+
+func (c *cluster) config(id string) Config {
+	conf := Config{NodeID: id, Logger: quiet(), OnFatal: func(error) {}, Seams: c.net.Seams(id)}
+	if c.change != nil {
+		c.change(&conf)
+	}
+	return conf
+}
+
+func (c *cluster) start(id string) *runningNode {
+	c.t.Helper()
+	r := &runningNode{ended: make(chan error, 1)}
+	conf := c.config(id)
+	effects := conf.Effects
+	conf.Effects = func(e []ledger.Effect, index uint64) {
+		if e == nil {
+			r.installed.Add(1)
+		}
+		if effects != nil {
+			effects(e, index)
+		}
+	}
+	n, err := Open(conf)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	r.Node = n
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	go func() { r.ended <- n.Run(ctx) }()
+	c.running[id] = r
+	return r
+}
+
+// stop ends a node as a kill would: nothing is handed over. It returns what Run returned.
+func (c *cluster) stop(id string) error {
+	r := c.running[id]
+	if r == nil {
+		return nil
+	}
+	delete(c.running, id)
+	r.cancel()
+	return <-r.ended
+}
+
+func (c *cluster) stopAll() {
+	for _, id := range nodeIDs {
+		if err := c.stop(id); err != nil && !errors.Is(err, ErrStorage) && !errors.Is(err, ErrDiskHung) && !errors.Is(err, ErrUndecodable) {
+			c.t.Errorf("%s ended with %v", id, err)
+		}
+	}
+}
+
+// leader waits for one that has caught up, other than those named.
+func (c *cluster) leader(except ...string) *runningNode {
+	c.t.Helper()
+	for range 3000 {
+		for _, id := range slices.Sorted(maps.Keys(c.running)) {
+			r := c.running[id]
+			r.mu.Lock()
+			leads := r.lead.Leader
+			r.mu.Unlock()
+			if leads && !slices.Contains(except, id) {
+				return r
+			}
+		}
+		time.Sleep(10 * time.Millisecond) // virtual
+	}
+	c.t.Fatal("no leader within 30s")
+	return nil
+}
+
+func (c *cluster) follower() *runningNode {
+	l := c.leader()
+	for _, id := range nodeIDs {
+		if r := c.running[id]; r != nil && r != l {
+			return r
+		}
+	}
+	c.t.Fatal("no follower")
+	return nil
+}
+
+func (c *cluster) commit() ledger.Command {
+	c.serial++
+	return benchCommand(c.serial)
+}
+
+func (c *cluster) mustPropose(r *runningNode, cmd ledger.Command) ledger.Result {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	defer cancel()
+	got, err := r.Propose(ctx, cmd)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if !got.OK() {
+		c.t.Fatalf("refused: %s", got.Text)
+	}
+	return got
+}
+
+// settle waits until all running nodes have applied the same entries and compares their states.
+func (c *cluster) settle() [32]byte {
+	c.t.Helper()
+	for range 3000 {
+		applied := map[uint64]bool{}
+		for _, r := range c.running {
+			s := r.Status()
+			applied[s.AppliedIndex] = true
+			applied[s.LastIndex] = true
+		}
+		if len(applied) == 1 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond) // virtual
+	}
+	var hash [32]byte
+	var from string
+	for id, r := range c.running {
+		var h [32]byte
+		r.View(func(m *ledger.Machine) { h = m.Hash() })
+		if from != "" && h != hash {
+			c.t.Fatalf("%s and %s differ at the same index", from, id)
+		}
+		hash, from = h, id
+	}
+	return hash
+}
+
+func outcomeOf(r *runningNode, id ledger.TxnID) ledger.Outcome {
+	var out ledger.Outcome
+	r.View(func(m *ledger.Machine) {
+		if txn, ok := m.Txn(id); ok {
+			out = txn.Outcome
+		}
+	})
+	return out
+}
+
+func txnOf(c ledger.Command) ledger.TxnID { return c.Body.(ledger.Commit).Txn }
+
+func TestManyCallersShareEntriesAndEachGetsItsOwnResult(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		before := l.Status()
+		const callers, each = 100, 20
+		errs := make(chan error, callers)
+		for i := range callers {
+			go func() {
+				errs <- func() error {
+					for j := range each {
+						cmd := benchCommand(uint64(i*each + j + 1))
+						r, err := l.Propose(t.Context(), cmd)
+						if err != nil || r.Outcome != ledger.Committed {
+							return fmt.Errorf("commit: %v %w", r, err)
+						}
+						abort := ledger.Command{Body: ledger.PresumeAbort{Txn: benchTxn(uint64(1_000_000 + i*each + j)), Why: "test"}}
+						if r, err = l.Propose(t.Context(), abort); err != nil || r.Outcome != ledger.Aborted {
+							return fmt.Errorf("abort: %v %w", r, err)
+						}
+						if got := outcomeOf(l, txnOf(cmd)); got != ledger.Committed {
+							return fmt.Errorf("answered before it was applied: %v", got)
+						}
+					}
+					return nil
+				}()
+			}()
+		}
+		for range callers {
+			if err := <-errs; err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := l.Status()
+		commands, entries := after.Commands-before.Commands, after.Entries-before.Entries
+		if commands != 2*callers*each || entries*4 > commands {
+			t.Errorf("%d commands in %d entries", commands, entries)
+		}
+		c.settle()
+	})
+}
+
+func benchTxn(serial uint64) ledger.TxnID { return benchCommand(serial).Body.(ledger.Commit).Txn }
+
+func TestAKilledLeaderIsReplacedAndComesBackAsFollower(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		first := c.commit()
+		c.mustPropose(old, first)
+		term := old.Term()
+		began := time.Now()
+		if err := c.stop(old.config.NodeID); err != nil {
+			t.Fatal(err)
+		}
+		l := c.leader()
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("a new leader took %s", took)
+		}
+		if l.Term() <= term {
+			t.Errorf("the new leader has term %d, the old one had %d", l.Term(), term)
+		}
+		if got := outcomeOf(l, txnOf(first)); got != ledger.Committed {
+			t.Errorf("the new leader leads without what was acknowledged: %v", got)
+		}
+		c.mustPropose(l, c.commit())
+		c.start(old.config.NodeID)
+		c.settle()
+	})
+}
+
+func TestLeadershipTellsTheLatestStateWithItsTerm(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		if got := <-l.Leadership(); !got.Leader || got.Term != l.Term() {
+			t.Errorf("the leader was told %+v", got)
+		}
+		c.net.Isolate(l.config.NodeID)
+		if got := <-l.Leadership(); got.Leader {
+			t.Errorf("a leader that was cut off was told %+v", got)
+		}
+		next := c.leader(l.config.NodeID)
+		if got := <-next.Leadership(); !got.Leader || got.Term != next.Term() {
+			t.Errorf("the next leader was told %+v", got)
+		}
+		c.net.Heal(l.config.NodeID)
+		c.settle()
+		if id, address := l.Leader(); id != next.config.NodeID || address != id+":7070" {
+			t.Errorf("the old leader points to %q at %q", id, address)
+		}
+	})
+}
+
+func TestARestartReadsSnapshotAndLog(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		for range 30 {
+			c.mustPropose(l, c.commit())
+		}
+		c.settle()
+		for _, r := range c.running {
+			if err := r.raft.Snapshot().Error(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 30 {
+			c.mustPropose(l, c.commit())
+		}
+		hash := c.settle()
+		for _, id := range nodeIDs {
+			if err := c.stop(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range nodeIDs {
+			if r := c.start(id); r.installed.Load() != 1 || r.Status().SnapshotIndex == 0 {
+				t.Errorf("%s did not start from its snapshot", id)
+			}
+		}
+		c.leader()
+		if c.settle() != hash {
+			t.Error("the state changed in a restart")
+		}
+	})
+}
+
+func TestAFollowerThatFellBehindCatchesUpBySnapshot(t *testing.T) {
+	change := func(conf *Config) { conf.Seams.TrailingLogs = 5 }
+	inBubble(t, change, func(t *testing.T, c *cluster) {
+		behind := c.follower().config.NodeID
+		if err := c.stop(behind); err != nil {
+			t.Fatal(err)
+		}
+		l := c.leader()
+		for range 50 {
+			c.mustPropose(l, c.commit())
+		}
+		if err := l.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		r := c.start(behind)
+		c.settle()
+		if r.installed.Load() != 1 {
+			t.Errorf("%d snapshots were installed", r.installed.Load())
+		}
+	})
+}
+
+// TestO8_ALostLeadershipIsUnknownAndARepeatDecidesOnce: no answer from the log means unknown,
+// whichever way it went, and the same request asked again is answered once and for all.
+func TestO8_ALostLeadershipIsUnknownAndARepeatDecidesOnce(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		old := c.leader()
+		cmd := c.commit()
+		c.net.Isolate(old.config.NodeID)
+		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrUnknown) {
+			t.Fatalf("a leader that was cut off answered %v", err)
+		}
+		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a deposed leader answered %v", err)
+		}
+		l := c.leader(old.config.NodeID)
+		first := c.mustPropose(l, cmd)
+		c.net.Heal(old.config.NodeID)
+		c.settle()
+		again := c.mustPropose(c.leader(), cmd)
+		if first.Outcome != ledger.Committed || again.Outcome != ledger.Committed {
+			t.Errorf("answered %v, then %v", first.Outcome, again.Outcome)
+		}
+		c.settle()
+	})
+}
+
+func TestADeadlineIsUnknownOnceTheCommandIsOnItsWay(t *testing.T) {
+	inBubble(t, func(conf *Config) { conf.MaxInFlight = 2 }, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		c.net.Isolate(l.config.NodeID)
+		short := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			_, err := l.Propose(ctx, c.commit())
+			return err
+		}
+		if err := short(); !errors.Is(err, ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the first got %v", err)
+		}
+		if err := short(); !errors.Is(err, ErrUnknown) {
+			t.Errorf("the second got %v", err)
+		}
+		if err := short(); !errors.Is(err, ErrOverloaded) || errors.Is(err, ErrUnknown) {
+			t.Errorf("one that found no place in flight got %v", err)
+		}
+	})
+}
+
+func TestABarrierShowsEverythingCommittedBeforeItAndNeedsAQuorum(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		if err := l.Barrier(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.settle()
+		if err := c.follower().Barrier(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a follower's barrier: %v", err)
+		}
+		c.net.Isolate(l.config.NodeID)
+		if err := l.Barrier(t.Context()); !errors.Is(err, ErrUnknown) {
+			t.Errorf("a barrier without quorum: %v", err)
+		}
+	})
+}
+
+func TestBootstrapIsRefusedOnANodeThatHasState(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		for _, id := range nodeIDs {
+			r := c.running[id]
+			err := r.Bootstrap(t.Context(), "test", members())
+			if !errors.Is(err, ErrBootstrapped) && !errors.Is(err, ErrNotLeader) {
+				t.Errorf("%s was bootstrapped again: %v", id, err)
+			}
+			if err := r.Bootstrap(t.Context(), "test", members()[:2]); !errors.Is(err, ErrBootstrapped) && id != "n3" {
+				t.Errorf("%s was bootstrapped with other nodes: %v", id, err)
+			}
+		}
+		if s := c.leader().Status(); !s.Bootstrapped || !slices.Equal(s.Voters, nodeIDs) || s.State != "leader" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+// TestAnUnfinishedBootstrapGoesOn: the group was formed, and its first node died before it had
+// given it a name.
+func TestAnUnfinishedBootstrapGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: NewMemoryNet(), running: map[string]*runningNode{}}
+		defer c.stopAll()
+		for _, id := range nodeIDs {
+			c.start(id)
+		}
+		if err := c.running["n1"].raft.BootstrapCluster(configuration(members())).Error(); err != nil {
+			t.Fatal(err)
+		}
+		l := c.leader()
+		if err := l.Bootstrap(t.Context(), "test", members()); err != nil {
+			t.Fatal(err)
+		}
+		if name, incarnation := l.fsm.namespace(); name != "test" || incarnation != 1 {
+			t.Errorf("the group is %q, %d", name, incarnation)
+		}
+		c.settle()
+	})
+}
+
+func TestAnEmptiedNodeNeverFormsAClusterOfItsOwn(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		for _, id := range nodeIDs {
+			if err := c.stop(id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.net.Wipe("n1")
+		r := c.start("n1")
+		time.Sleep(time.Minute) // virtual
+		if s := r.Status(); s.Bootstrapped || s.Term != 0 || s.State != "follower" {
+			t.Errorf("the emptied node is %+v", s)
+		}
+		if _, err := r.Propose(t.Context(), c.commit()); !errors.Is(err, ErrNotBootstrapped) {
+			t.Errorf("the emptied node answered %v", err)
+		}
+	})
+}
+
+func TestBootstrapChecksWhatItIsGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: NewMemoryNet(), running: map[string]*runningNode{}}
+		defer c.stopAll()
+		r := c.start("n1")
+		for name, nodes := range map[string][]ledger.Node{
+			"itself missing": members()[1:],
+			"id twice":       append(members(), members()[0]),
+			"bad name":       append(members(), ledger.Node{ID: "a/b", RaftAddress: "x"}),
+			"no address":     append(members(), ledger.Node{ID: "n4"}),
+		} {
+			if err := r.Bootstrap(t.Context(), "test", nodes); err == nil || r.Status().Bootstrapped {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := r.Bootstrap(t.Context(), "", members()); err == nil {
+			t.Error("a group without a name")
+		}
+	})
+}
+
+func TestLeadershipIsHandedOverOnRequest(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		l := c.leader()
+		if err := c.follower().TransferLeadership(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a follower handed over leadership: %v", err)
+		}
+		if err := l.TransferLeadership(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.mustPropose(c.leader(l.config.NodeID), c.commit())
+	})
+}
+
+// TestP26_AnEntryOfAFutureVersionStopsEveryReplicaThatCannotReadIt also checks that nothing of
+// the entry, nor of those behind it, was applied.
+func TestP26_AnEntryOfAFutureVersionStopsEveryReplicaThatCannotReadIt(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		hash := c.settle()
+		good := entryOf(t, c.commit())
+		l := c.leader()
+		l.raft.Apply(append(good, 0xfa, 0x01, 0x00), 0) // field 31
+		l.raft.Apply(good, 0)
+		for id, r := range c.running {
+			if err := <-r.ended; !errors.Is(err, ErrUndecodable) || !errors.Is(err, errUnknownField) {
+				t.Errorf("%s went on: %v", id, err)
+			}
+			r.View(func(m *ledger.Machine) {
+				if m.Hash() != hash {
+					t.Errorf("%s applied a part of it", id)
+				}
+			})
+			r.ended <- nil
+		}
+	})
+}
+
+// faultyLog is a log store that fails or hangs when told.
+type faultyLog struct {
+	raft.LogStore
+	fail atomic.Bool
+	hang atomic.Pointer[chan struct{}]
+}
+
+var errDisk = errors.New("input/output error")
+
+func (f *faultyLog) StoreLogs(logs []*raft.Log) error {
+	if hang := f.hang.Load(); hang != nil {
+		<-*hang
+	}
+	if f.fail.Load() {
+		// the entries may be there all the same
+		return errors.Join(errDisk, f.LogStore.StoreLogs(logs))
+	}
+	return f.LogStore.StoreLogs(logs)
+}
+
+func withFaultyLogs(logs map[string]*faultyLog) func(*Config) {
+	return func(conf *Config) {
+		logs[conf.NodeID] = &faultyLog{LogStore: conf.Seams.Logs}
+		conf.Seams.Logs = logs[conf.NodeID]
+	}
+}
+
+func TestTheFirstStorageErrorEndsTheNode(t *testing.T) {
+	logs := map[string]*faultyLog{}
+	inBubble(t, withFaultyLogs(logs), func(t *testing.T, c *cluster) {
+		old := c.leader()
+		cmd := c.commit()
+		logs[old.config.NodeID].fail.Store(true)
+		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrUnknown) {
+			t.Errorf("the proposal whose write failed got %v", err)
+		}
+		if err := <-old.ended; !errors.Is(err, ErrStorage) || !errors.Is(err, errDisk) {
+			t.Errorf("the node ended with %v", err)
+		}
+		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("a failed node answered %v", err)
+		}
+		delete(c.running, old.config.NodeID)
+		c.mustPropose(c.leader(), cmd)
+		c.start(old.config.NodeID)
+		c.settle()
+	})
+}
+
+func TestAHungDiskEndsTheNodeAndAnotherLeads(t *testing.T) {
+	logs := map[string]*faultyLog{}
+	inBubble(t, withFaultyLogs(logs), func(t *testing.T, c *cluster) {
+		thaw := make(chan struct{})
+		defer close(thaw)
+		old := c.leader()
+		logs[old.config.NodeID].hang.Store(&thaw)
+		began := time.Now()
+		if _, err := old.Propose(t.Context(), c.commit()); !errors.Is(err, ErrUnknown) {
+			t.Errorf("the proposal behind the hung write got %v", err)
+		}
+		if err := <-old.ended; !errors.Is(err, ErrDiskHung) {
+			t.Errorf("the node ended with %v", err)
+		}
+		if took := time.Since(began); took < 3*time.Second || took > 8*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		delete(c.running, old.config.NodeID)
+		c.mustPropose(c.leader(), c.commit())
+	})
+}
+
+func TestTheTermOfAHungOrFailedVoteNeverReachesRaft(t *testing.T) {
+	stop := newFailStop(func(error) {})
+	if err := stop.opened(); err != nil {
+		t.Fatal(err)
+	}
+	s := &store{stable: brokenStable{}, stop: stop, limit: time.Second}
+	went := make(chan bool, 1)
+	go func() {
+		defer close(went)
+		s.SetUint64([]byte("CurrentTerm"), 7) //nolint:errcheck // it must not return
+		went <- true
+	}()
+	if <-went {
+		t.Error("the caller went on after its vote failed")
+	}
+	if !errors.Is(stop.cause(), ErrStorage) {
+		t.Errorf("the cause is %v", stop.cause())
+	}
+}
+
+type brokenStable struct{ raft.StableStore }
+
+func (brokenStable) SetUint64([]byte, uint64) error { return errDisk }
+
+// TestReplicasAreEqualAfterARandomRun cuts nodes off and restarts them at random while callers
+// repeat every request until it is answered.
+func TestReplicasAreEqualAfterARandomRun(t *testing.T) {
+	seeds := 8
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		t.Run("seed "+strconv.Itoa(seed), func(t *testing.T) { randomRun(t, uint64(seed)) })
+	}
+}
