@@ -37,6 +37,9 @@ func TestExplore(t *testing.T) {
 			if s.found != "" {
 				t.Fatalf("%s\nafter: %s", s.found, s.trail)
 			}
+			if s := wander(&b, unguarded{}, min(deeper(20, 200, 20000), 20000), 80); s.found != "" {
+				t.Fatalf("%s\nafter: %s", s.found, s.trail)
+			}
 		})
 	}
 	t.Run("reached", reportCoverage)

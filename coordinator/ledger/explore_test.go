@@ -390,6 +390,35 @@ func explore(b *bounds, u unguarded) (s search) {
 	return s
 }
 
+// wander goes deep where the search goes wide: walks of random steps, each ended fairly.
+func wander(b *bounds, u unguarded, walks, steps int) (s search) {
+	for seed := range uint64(walks) {
+		w, t, rnd := newWorld(b, u), (*trail)(nil), seed*2+1
+		for range steps {
+			as := w.actions()
+			if len(as) == 0 {
+				break
+			}
+			rnd = rnd*6364136223846793005 + 1442695040888963407
+			a := as[rnd>>33%uint64(len(as))]
+			t = &trail{t, a.name}
+			s.transitions++
+			guarded(w, func() { a.do(w); w.verify() })
+			if w.bad != "" {
+				break
+			}
+		}
+		if w.bad == "" {
+			guarded(w, w.fairEnd)
+		}
+		if w.bad != "" {
+			s.found, s.trail = w.bad, t.String()
+			return s
+		}
+	}
+	return s
+}
+
 // guarded turns the panic of a violated invariant into a broken promise.
 func guarded(w *world, f func()) {
 	defer func() {
