@@ -88,3 +88,32 @@ func BenchmarkRecord(b *testing.B) {
 	}
 	b.ReportMetric(float64(loop.op.counts().Fired)/float64(b.N), "results/op")
 }
+
+// BenchmarkSnapshot: one op is the snapshot of an epoch, 2,000 accumulators in two open windows, inline.
+func BenchmarkSnapshot(b *testing.B) {
+	in := From("in", nil, decodeReading()).EventTime(at).Key(byKey)
+	op := newWindowOperator(Tumbling(in, time.Second, Summarize(value)), DefaultKeyGroups)
+	split := stream.Split{Resource: "in", ID: "0"}
+	op.reset([]stream.Split{split})
+	for w := range 2 {
+		batch := &stream.Batch{Split: split, HighWater: -1}
+		for i := range 1000 {
+			batch.Records = append(batch.Records, record("x", fmt.Sprintf("customer-%04d", i), int64(w)*100, int64(i)))
+		}
+		if err := op.process(b.Context(), batch, 0, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	snap := &snapshotter{member: "main", operator: "window", keyGroups: DefaultKeyGroups}
+	b.ReportAllocs()
+	size := 0
+	for b.Loop() {
+		op.dirty = true
+		parts, err := snap.take(b.Context(), op, participant.Barrier{Generation: 1, N: 1}, 64<<10)
+		if err != nil {
+			b.Fatal(err)
+		}
+		size = len(parts[0].Body)
+	}
+	b.ReportMetric(float64(size), "bytes")
+}

@@ -71,24 +71,28 @@ func (r *Reader) Read(doc []byte, out []Value) error {
 	}
 	hint := 0
 	for {
-		key, next, err := text(doc, i)
-		if err != nil {
-			return err
+		next, escaped := text(doc, i)
+		if next < 0 {
+			return syntax(^next)
 		}
-		i = space(doc, next)
-		if i >= len(doc) || doc[i] != ':' {
+		field := r.find(doc[i+1:next-1], escaped, hint)
+		if i = space(doc, next); i >= len(doc) || doc[i] != ':' {
 			return syntax(i)
 		}
-		v, next, err := value(doc, space(doc, i+1), 1)
-		if err != nil {
-			return err
+		i = space(doc, i+1)
+		next, kind, escaped := value(doc, i, 1)
+		if next < 0 {
+			return syntax(^next)
 		}
-		if f := r.find(key, hint); f >= 0 {
-			out[f] = v
-			hint = f + 1
+		if field >= 0 {
+			raw := doc[i:next:next]
+			if kind == String {
+				raw = doc[i+1 : next-1 : next-1]
+			}
+			out[field] = Value{Kind: kind, Raw: raw, Escaped: escaped}
+			hint = field + 1
 		}
-		i = space(doc, next)
-		if i >= len(doc) {
+		if i = space(doc, next); i >= len(doc) {
 			return syntax(i)
 		}
 		switch doc[i] {
@@ -103,9 +107,8 @@ func (r *Reader) Read(doc []byte, out []Value) error {
 }
 
 // find returns the index of a name or -1. Fields mostly come in the same order, so it begins at hint.
-func (r *Reader) find(key Value, hint int) int {
-	k := key.Raw
-	if key.Escaped {
+func (r *Reader) find(k []byte, escaped bool, hint int) int {
+	if escaped {
 		k = unescape(nil, k)
 	}
 	if hint < len(r.names) && string(k) == r.names[hint] {
@@ -189,39 +192,39 @@ func atEnd(doc []byte, i int) error {
 	return nil
 }
 
-// value reads any value from i, and returns where it ends.
-func value(doc []byte, i, depth int) (Value, int, error) {
+// The scanners return where a value ends, or the complement of the place that is wrong.
+
+// value scans any value.
+func value(doc []byte, i, depth int) (end int, kind Kind, escaped bool) {
 	if i >= len(doc) {
-		return Value{}, i, syntax(i)
+		return ^i, Missing, false
 	}
 	switch c := doc[i]; {
 	case c == '"':
-		return text(doc, i)
-	case c == '-' || c >= '0' && c <= '9':
-		end, err := number(doc, i)
-		return Value{Kind: Number, Raw: doc[i:end]}, end, err
+		end, escaped = text(doc, i)
+		return end, String, escaped
+	case c == '-' || c-'0' <= 9:
+		return number(doc, i), Number, false
 	case c == '{':
-		end, err := nested(doc, i, depth+1, '}')
-		return Value{Kind: Object, Raw: doc[i:end]}, end, err
+		return nested(doc, i, depth+1, '}'), Object, false
 	case c == '[':
-		end, err := nested(doc, i, depth+1, ']')
-		return Value{Kind: Array, Raw: doc[i:end]}, end, err
+		return nested(doc, i, depth+1, ']'), Array, false
 	case c == 't':
-		return word(doc, i, "true", Bool)
+		return word(doc, i, "true"), Bool, false
 	case c == 'f':
-		return word(doc, i, "false", Bool)
+		return word(doc, i, "false"), Bool, false
 	case c == 'n':
-		return word(doc, i, "null", Null)
+		return word(doc, i, "null"), Null, false
 	}
-	return Value{}, i, syntax(i)
+	return ^i, Missing, false
 }
 
-func word(doc []byte, i int, w string, kind Kind) (Value, int, error) {
+func word(doc []byte, i int, w string) int {
 	end := i + len(w)
 	if end > len(doc) || string(doc[i:end]) != w {
-		return Value{}, i, syntax(i)
+		return ^i
 	}
-	return Value{Kind: kind, Raw: doc[i:end]}, end, nil
+	return end
 }
 
 // plain are the bytes that stand for themselves inside a string.
@@ -232,33 +235,31 @@ var plain = func() (t [256]bool) {
 	return t
 }()
 
-// text reads a string from its opening quote.
-func text(doc []byte, i int) (Value, int, error) {
+// text scans a string from its opening quote.
+func text(doc []byte, i int) (end int, escaped bool) {
 	if i >= len(doc) || doc[i] != '"' {
-		return Value{}, i, syntax(i)
+		return ^i, false
 	}
-	i++
-	start, escaped := i, false
-	for i < len(doc) {
+	for i++; i < len(doc); {
 		c := doc[i]
 		if plain[c] {
 			i++
 			continue
 		}
 		if c == '"' {
-			return Value{Kind: String, Raw: doc[start:i], Escaped: escaped}, i + 1, nil
+			return i + 1, escaped
 		}
 		if c != '\\' {
-			return Value{}, i, syntax(i)
+			return ^i, false
 		}
 		escaped = true
 		n := escape(doc[i:])
 		if n == 0 {
-			return Value{}, i, syntax(i)
+			return ^i, false
 		}
 		i += n
 	}
-	return Value{}, i, syntax(i)
+	return ^i, false
 }
 
 // escape is the length of the escape that s begins with, 0 if it is none.
@@ -297,22 +298,22 @@ func hex4(s []byte) (r rune, ok bool) {
 	return r, true
 }
 
-func number(doc []byte, i int) (int, error) {
+func number(doc []byte, i int) int {
 	if doc[i] == '-' {
 		i++
 	}
 	switch {
 	case i < len(doc) && doc[i] == '0':
 		i++
-	case i < len(doc) && doc[i] >= '1' && doc[i] <= '9':
+	case i < len(doc) && doc[i]-'1' <= 8:
 		i = digits(doc, i)
 	default:
-		return i, syntax(i)
+		return ^i
 	}
 	if i < len(doc) && doc[i] == '.' {
 		n := digits(doc, i+1)
 		if n == i+1 {
-			return n, syntax(n)
+			return ^n
 		}
 		i = n
 	}
@@ -323,11 +324,11 @@ func number(doc []byte, i int) (int, error) {
 		}
 		n := digits(doc, i)
 		if n == i {
-			return n, syntax(n)
+			return ^n
 		}
 		i = n
 	}
-	return i, nil
+	return i
 }
 
 func digits(doc []byte, i int) int {
@@ -337,39 +338,38 @@ func digits(doc []byte, i int) int {
 	return i
 }
 
-// nested reads over an object or array.
-func nested(doc []byte, i, depth int, closing byte) (int, error) {
+// nested scans an object or array.
+func nested(doc []byte, i, depth int, closing byte) int {
 	if depth > maxDepth {
-		return i, fmt.Errorf("%w: nested too deeply", ErrSyntax)
+		return ^i
 	}
 	i = space(doc, i+1)
 	if i < len(doc) && doc[i] == closing {
-		return i + 1, nil
+		return i + 1
 	}
 	for {
 		if closing == '}' {
-			_, next, err := text(doc, i)
-			if err != nil {
-				return next, err
+			next, _ := text(doc, i)
+			if next < 0 {
+				return next
 			}
-			i = space(doc, next)
-			if i >= len(doc) || doc[i] != ':' {
-				return i, syntax(i)
+			if i = space(doc, next); i >= len(doc) || doc[i] != ':' {
+				return ^i
 			}
 			i = space(doc, i+1)
 		}
-		_, next, err := value(doc, i, depth)
-		if err != nil {
-			return next, err
+		next, _, _ := value(doc, i, depth)
+		if next < 0 {
+			return next
 		}
 		i = space(doc, next)
 		switch {
 		case i < len(doc) && doc[i] == ',':
 			i = space(doc, i+1)
 		case i < len(doc) && doc[i] == closing:
-			return i + 1, nil
+			return i + 1
 		default:
-			return i, syntax(i)
+			return ^i
 		}
 	}
 }
