@@ -19,6 +19,7 @@ import (
 	"github.com/unisink/unisink/coordinator/raftnode"
 	"github.com/unisink/unisink/coordinator/server"
 	"github.com/unisink/unisink/coordinator/session"
+	"github.com/unisink/unisink/internal/invariant"
 	"github.com/unisink/unisink/internal/obs"
 )
 
@@ -148,7 +149,7 @@ func (co *Coordinator) follow(ctx context.Context) error {
 			stop = func() error { return nil }
 			co.server.SetServing(true)
 			if l.Leader {
-				co.events.Add(eventlog.Event{Kind: eventlog.Leader, Term: l.Term, Text: co.c.NodeID + " leads"})
+				co.events.Add(eventlog.Event{Kind: eventlog.Leader, Term: l.Term, Text: co.c.NodeID + " leads"}) //nolint:contextcheck // an event outlives the call that made it
 				stop = co.lead(ctx, l.Term)
 			}
 		}
@@ -194,8 +195,10 @@ func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
 			ev.Kind = eventlog.Heuristic
 		case ledger.EffectTxn:
 			ev.Kind, ev.Text = eventlog.Transaction, string(e.Txn)
+		case ledger.EffectPipeline:
+			continue // who changed it heard so; what follows from it has events of its own
 		default:
-			continue
+			invariant.Must(false, "effect %d has no event", e.Kind)
 		}
 		co.events.Add(ev)
 	}

@@ -124,8 +124,11 @@ func consistent(t testing.TB, f crashfs.FS, l *ledger) error {
 		return fmt.Errorf("readers see %v, decided is %v", got, want)
 	}
 	left, err := f.ReadDir(filepath.Join(dir, ".unisink", "staged"))
-	if err != nil || len(left) > 0 {
-		return fmt.Errorf("left behind: %v, %v", left, err)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return fmt.Errorf("left behind: %v", left)
 	}
 	all, err := f.ReadDir(dir)
 	if err != nil {

@@ -343,8 +343,11 @@ func ReadManifests(f crashfs.FS, dir string) ([]Manifest, error) {
 			return nil, fmt.Errorf("read the manifest of %s: %w", branch, err)
 		}
 		var b body
-		if err := json.Unmarshal(text, &b); err != nil || b.Branch != branch {
-			return nil, fmt.Errorf("the manifest %s is damaged (it names %q, error %v)", at.manifest(branch), b.Branch, err)
+		if err := json.Unmarshal(text, &b); err != nil {
+			return nil, fmt.Errorf("the manifest %s is damaged: %w", at.manifest(branch), err)
+		}
+		if b.Branch != branch {
+			return nil, fmt.Errorf("the manifest %s is that of %q", at.manifest(branch), b.Branch)
 		}
 		m := Manifest{Name: name}
 		for _, p := range b.Files {

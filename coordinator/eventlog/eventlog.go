@@ -124,6 +124,7 @@ func (l *Log) write(e Event) {
 	if e.Text != "" {
 		attrs = append(attrs, slog.String("text", e.Text))
 	}
+	//nolint:sloglint // the kinds are a closed list of constant messages
 	l.log.LogAttrs(context.Background(), level, e.Kind.String(), attrs...)
 }
 

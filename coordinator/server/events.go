@@ -1,10 +1,9 @@
 package server
 
 import (
-	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
-
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/wire"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 type events struct {
