@@ -17,6 +17,8 @@ type operator interface {
 	flow
 	memory
 	counts() Counters
+	// watermark of all splits together, and how many of them are idle.
+	watermark() (w stream.Watermark, idle int)
 }
 
 // flow takes records in and results out.
@@ -221,6 +223,10 @@ func (o *windowOperator[T, A]) emit(ctx context.Context, key []byte, acc *A, out
 }
 
 func (o *windowOperator[T, A]) counts() Counters { return o.count }
+
+func (o *windowOperator[T, A]) watermark() (stream.Watermark, int) {
+	return o.marks.Combined(), o.marks.Idle()
+}
 
 func (o *windowOperator[T, A]) changed() bool { return o.dirty }
 

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
+
+	"github.com/unisink/unisink/processor/stream"
 )
 
 // Pipeline is a pipeline that can be declared and run. It is made by [Windowed.Pipeline] and is good
@@ -22,7 +24,7 @@ type Pipeline struct {
 	fingerprint string
 	newOperator func() operator
 
-	counters atomic.Pointer[Counters]
+	status atomic.Pointer[Status]
 }
 
 type namedSink struct {
@@ -75,13 +77,29 @@ func (p *Pipeline) Member() string { return p.settings.member }
 // key groups, version. What is inside functions it cannot see; see [Version].
 func (p *Pipeline) Fingerprint() string { return p.fingerprint }
 
-// Counters are those of the last batch that was processed; zero before the first.
-func (p *Pipeline) Counters() Counters {
-	if c := p.counters.Load(); c != nil {
-		return *c
-	}
-	return Counters{}
+// Status is what a pipeline knows of itself, for tools and metrics.
+type Status struct {
+	Counters Counters
+	// Watermark of all splits together.
+	Watermark stream.Watermark
+	// Idle counts the splits that hold no window back because they are silent.
+	Idle int
+	// Lag is how many records are left to read, -1 when that is not known of every split.
+	Lag int64
+	// Ended: the source has no more.
+	Ended bool
 }
+
+// Status is that after the last step of the loop; all zero before the first restore. It may be called at any time.
+func (p *Pipeline) Status() Status {
+	if s := p.status.Load(); s != nil {
+		return *s
+	}
+	return Status{}
+}
+
+// Counters are a part of Status.
+func (p *Pipeline) Counters() Counters { return p.Status().Counters }
 
 // Spec asks the sinks what they are, and declares the pipeline for the coordinator.
 func (p *Pipeline) Spec(ctx context.Context) (Spec, error) {

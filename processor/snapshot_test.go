@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -227,4 +228,66 @@ func TestASplitKeepsItsWatermarkAcrossARestart(t *testing.T) {
 	r.poll()
 	r.epoch()
 	r.expect("one", "a=0 2")
+}
+
+// broken is a store that cannot write.
+type broken struct{ state.Store }
+
+var errBroken = errors.New("disk is full")
+
+func (broken) Name() string { return "broken" }
+
+func (broken) Put(context.Context, string, []byte) error { return errBroken }
+
+func TestWithoutADurableSnapshotThereIsNoVote(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	r, dir := stored(t, src)
+	for i := range 50 {
+		src.Append("0", record("x", fmt.Sprintf("key-%04d", i*7919%10007), 100, 1))
+	}
+	r.restart()
+	for r.poll() {
+	}
+	r.task.snap.store = broken{dir}
+	err := r.task.loop.barrier(r.ctx, participant.Barrier{Generation: 1, N: 1})
+	if !errors.Is(err, errBroken) {
+		t.Errorf("got %v", err)
+	}
+	ctx, cancel := context.WithCancel(r.ctx)
+	cancel()
+	if _, err := r.run.Contribution(ctx, 1); !errors.Is(err, context.Canceled) {
+		t.Errorf("a vote is there: %v", err)
+	}
+	r.restart()
+	for r.poll() {
+	}
+	r.barrier(true)
+	r.decide()
+	if got := len(r.values("one")); got != 50 {
+		t.Errorf("%d results, want 50", got)
+	}
+}
+
+func TestADamagedPartIsNamed(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	r, dir := stored(t, src)
+	for i := range 50 {
+		src.Append("0", record("x", fmt.Sprintf("key-%04d", i*7919%10007), 100, 1))
+	}
+	r.restart()
+	for r.poll() {
+	}
+	r.epoch()
+	part := kept(r)[0]
+	body, err := dir.Get(r.ctx, "test.0."+part)
+	r.must(err)
+	body[len(body)/2] ^= 1
+	r.must(dir.Put(r.ctx, "test.0."+part, body))
+	if err := r.tryRestart(); !errors.Is(err, state.ErrFormat) || !strings.Contains(err.Error(), part) {
+		t.Errorf("got %v", err)
+	}
+	r.must(dir.Delete(r.ctx, "test.0."+part))
+	if err := r.tryRestart(); !errors.Is(err, state.ErrNoPart) || !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), part) {
+		t.Errorf("got %v", err)
+	}
 }

@@ -150,3 +150,10 @@ func (e *epochLoop) work() {
 		e.run.HasWork()
 	}
 }
+
+// status is what tools are shown.
+func (e *epochLoop) status() Status {
+	s := Status{Counters: e.op.counts(), Lag: e.lag(), Ended: e.ended}
+	s.Watermark, s.Idle = e.op.watermark()
+	return s
+}

@@ -238,8 +238,8 @@ func (t *task) step(ctx context.Context, p polled) (err error) {
 	return err
 }
 
-// show publishes the counters.
+// show publishes what tools may see.
 func (t *task) show() {
-	c := t.loop.op.counts()
-	t.p.counters.Store(&c)
+	s := t.loop.status()
+	t.p.status.Store(&s)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/unisink/unisink/internal/fault"
 )
@@ -20,9 +21,12 @@ type Dir struct{ path string }
 const (
 	partSuffix = ".part"
 	tempPrefix = ".writing-"
+	// abandoned is the age from which a half-written part has no writer any more.
+	abandoned = time.Hour
 )
 
-// OpenDir makes the directory if it is not there.
+// OpenDir makes the directory if it is not there, and removes what killed processes have left
+// half-written for long.
 func OpenDir(path string) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -34,7 +38,29 @@ func OpenDir(path string) (*Dir, error) {
 	if err := syncDir(filepath.Dir(abs)); err != nil {
 		return nil, fmt.Errorf("state directory %q: %w", path, err)
 	}
+	if err := tidy(abs); err != nil {
+		return nil, fmt.Errorf("state directory %q: %w", path, err)
+	}
 	return &Dir{path: abs}, nil
+}
+
+func tidy(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), tempPrefix) {
+			continue
+		}
+		info, err := e.Info()
+		if err == nil && time.Since(info.ModTime()) > abandoned {
+			err = os.Remove(filepath.Join(path, e.Name()))
+		}
+		errs = append(errs, removed(err))
+	}
+	return errors.Join(errs...)
 }
 
 // Name is "dir:" and the absolute path.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -194,8 +195,14 @@ func TestADirectoryKeepsParts(t *testing.T) {
 		}
 	}
 	// What a killed process left half-written is never seen.
-	if err := os.WriteFile(filepath.Join(root, ".writing-1.part"), []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
+	for name, age := range map[string]time.Duration{".writing-1": time.Minute, ".writing-2": 2 * time.Hour} {
+		f := filepath.Join(root, name)
+		if err := os.WriteFile(f, []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(f, time.Time{}, time.Now().Add(-age)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	d, err = state.OpenDir(root) // another process
 	if err != nil {
@@ -204,6 +211,9 @@ func TestADirectoryKeepsParts(t *testing.T) {
 	ids, err := d.List(ctx, "p.")
 	if err != nil || !slices.Equal(ids, []string{"p.0.main.w.1.2.1", "p.0.main.w.1.2.2"}) {
 		t.Errorf("%q, %v", ids, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(root, ".writing-*")); err != nil || len(left) != 1 {
+		t.Errorf("half-written: %q, %v; want the young one alone", left, err)
 	}
 	if body, err := d.Get(ctx, ids[1]); err != nil || string(body) != ids[1] {
 		t.Errorf("%q, %v", body, err)
