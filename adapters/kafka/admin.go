@@ -68,8 +68,8 @@ func (a *Admin) ClusterID(ctx context.Context) (string, error) {
 	return id, nil
 }
 
-// CreateTopic makes a topic with the cluster's default replication; one that is there already,
-// with the same number of partitions, is no error.
+// CreateTopic makes a topic with the cluster's default replication, and returns when every
+// partition has a leader; one that is there already, with as many partitions, is no error.
 func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int, config map[string]string) error {
 	settings := make(map[string]*string, len(config))
 	for k, v := range config {
@@ -89,7 +89,20 @@ func (a *Admin) CreateTopic(ctx context.Context, name string, partitions int, co
 	if err != nil {
 		return classed(fmt.Errorf("create topic %q at %s: %w", name, a.at, err))
 	}
-	return nil
+	wait := slow()
+	for {
+		_, topics, err := metadata(ctx, a.cl, name)
+		if err != nil {
+			return classed(fmt.Errorf("ask %s for topic %q: %w", a.at, name, err))
+		}
+		leaderless := func(p partInfo) bool { return p.leader < 0 }
+		if t := topics[name]; len(t.parts) == partitions && !slices.ContainsFunc(t.parts, leaderless) {
+			return nil
+		}
+		if err := wait.wait(ctx); err != nil {
+			return fmt.Errorf("topic %q at %s was created, but has no leaders yet: %w", name, a.at, err)
+		}
+	}
 }
 
 // DeleteTopic removes a topic; one that is not there is no error.

@@ -117,23 +117,39 @@ func (t topicInfo) missing() bool {
 	return errors.Is(t.err, kerr.UnknownTopicOrPartition) || errors.Is(t.err, kerr.UnknownTopicID)
 }
 
-// topics asks for topics and their partitions, and says in one sentence which topic is missing.
+// topics asks for topics and their partitions, and says in one sentence which topic is missing. A
+// missing one is asked for again for a moment: a topic that was just made is not known everywhere.
 func (e endpoint) topics(ctx context.Context, cl *kgo.Client, names ...string) (map[string]topicInfo, error) {
-	_, topics, err := metadata(ctx, cl, names...)
-	if err != nil {
-		return nil, classed(fmt.Errorf("ask %s for its topics: %w", e, err))
-	}
-	for _, name := range names {
-		t, ok := topics[name]
-		switch {
-		case !ok || t.missing():
-			return nil, fmt.Errorf("%w: topic %q does not exist at %s; create it, or correct the name", participant.ErrMisconfigured, name, e)
-		case t.err != nil:
-			return nil, classed(fmt.Errorf("topic %q at %s: %w", name, e, t.err))
+	wait := slow()
+	for tries := 1; ; tries++ {
+		_, topics, err := metadata(ctx, cl, names...)
+		if err != nil {
+			return nil, classed(fmt.Errorf("ask %s for its topics: %w", e, err))
+		}
+		missing := ""
+		for _, name := range names {
+			t, ok := topics[name]
+			switch {
+			case !ok || t.missing():
+				missing = name
+			case t.err != nil:
+				return nil, classed(fmt.Errorf("topic %q at %s: %w", name, e, t.err))
+			}
+		}
+		if missing == "" {
+			return topics, nil
+		}
+		if tries == missingTries {
+			return nil, fmt.Errorf("%w: topic %q does not exist at %s; create it, or correct the name", participant.ErrMisconfigured, missing, e)
+		}
+		if err := wait.wait(ctx); err != nil {
+			return nil, fmt.Errorf("ask %s for topic %q: %w", e, missing, err)
 		}
 	}
-	return topics, nil
 }
+
+// missingTries make about a third of a second.
+const missingTries = 5
 
 // library hands what the client library logs to ours, one level lower: what it calls an error
 // is mostly a broker that will be there again in a moment.

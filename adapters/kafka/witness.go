@@ -45,7 +45,7 @@ func findKeys(ctx context.Context, e endpoint, cl *kgo.Client, want, group strin
 	if topic == "" {
 		topic = offsetsTopic
 	}
-	if _, _, err := fetchOffset(ctx, cl, witness{Group: group, Topic: topic, Partition: fencePartition}); err != nil {
+	if err := awaitGroups(ctx, cl, witness{Group: group, Topic: topic, Partition: fencePartition}); err != nil {
 		return keys{}, fmt.Errorf("ask %s for group %s: %w", e, group, err)
 	}
 	k, err := seeKeys(ctx, e, cl, want)
@@ -64,6 +64,21 @@ func findKeys(ctx context.Context, e endpoint, cl *kgo.Client, want, group strin
 		return keys{}, fmt.Errorf("%w: the witness topic %q at %s has %d partitions; it needs one for the fence and one for each slot, 16 are plenty", participant.ErrMisconfigured, k.topic, e, k.parts)
 	}
 	return k, nil
+}
+
+// awaitGroups asks for a group until its coordinator answers. On a fresh cluster the first
+// question makes the offsets topic, which takes a moment.
+func awaitGroups(ctx context.Context, cl *kgo.Client, w witness) error {
+	wait := slow()
+	for {
+		_, _, err := fetchOffset(ctx, cl, w)
+		if !isAny(err, kerr.CoordinatorNotAvailable, kerr.CoordinatorLoadInProgress, kerr.NotCoordinator) {
+			return err
+		}
+		if werr := wait.wait(ctx); werr != nil {
+			return fmt.Errorf("%w: %w", err, werr)
+		}
+	}
 }
 
 // seeKeys finds the topic of keys that is there; no partitions: none is.
