@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/processor"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
@@ -27,6 +28,26 @@ func TestTheScriptedSourceIsASource(t *testing.T) {
 			}
 		},
 	})
+}
+
+func TestTheRecordingSinkKeepsTheContractOfResources(t *testing.T) {
+	participanttest.Run(t, participanttest.Kit{New: func(testing.TB) participanttest.Target {
+		sink := processortest.NewSink("kit")
+		return participanttest.Target{
+			Process: func(testing.TB) participant.Resource { return sink },
+			Write: func(t testing.TB, b participant.Branch, value string) {
+				if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(value)}}); err != nil {
+					t.Fatal(err)
+				}
+			},
+			Read: func(testing.TB) (values []string) {
+				for _, c := range sink.Committed() {
+					values = append(values, string(c.Record.Value))
+				}
+				return values
+			},
+		}
+	}})
 }
 
 // begin writes one record into the epoch that is being written.

@@ -88,7 +88,10 @@ func (s *Sink) Begin(_ context.Context, name participant.BranchName) (participan
 }
 
 // Commit makes a branch visible, once.
-func (s *Sink) Commit(_ context.Context, h participant.Handle) (participant.Proof, error) {
+func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	if err := s.mine(ctx, h); err != nil {
+		return participant.Proof{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v, ok := s.done[h.Name]; ok {
@@ -105,13 +108,24 @@ func (s *Sink) Commit(_ context.Context, h participant.Handle) (participant.Proo
 }
 
 // Rollback drops a branch.
-func (s *Sink) Rollback(_ context.Context, h participant.Handle) (participant.Proof, error) {
+func (s *Sink) Rollback(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	if err := s.mine(ctx, h); err != nil {
+		return participant.Proof{}, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if v, ok := s.done[h.Name]; ok {
 		return participant.Proof{Verdict: v, Evidence: "done before"}, nil
 	}
 	return s.finish(h, participant.RolledBack), nil
+}
+
+// mine refuses handles of others, and calls that are cancelled.
+func (s *Sink) mine(ctx context.Context, h participant.Handle) error {
+	if h.Kind != "recording" || h.Version != 1 || h.Identity != s.name {
+		return fmt.Errorf("sink %q, handle %s: %w", s.name, h.Name, participant.ErrUnknownHandle)
+	}
+	return context.Cause(ctx)
 }
 
 func (s *Sink) finish(h participant.Handle, v participant.Verdict) participant.Proof {
@@ -121,7 +135,10 @@ func (s *Sink) finish(h participant.Handle, v participant.Verdict) participant.P
 }
 
 // Inspect looks.
-func (s *Sink) Inspect(_ context.Context, h participant.Handle) (participant.State, error) {
+func (s *Sink) Inspect(ctx context.Context, h participant.Handle) (participant.State, error) {
+	if err := s.mine(ctx, h); err != nil {
+		return participant.Unknown, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch v, ok := s.done[h.Name]; {
