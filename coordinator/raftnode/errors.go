@@ -26,6 +26,8 @@ var (
 
 // What Open can answer about the place it was given.
 var (
+	// ErrConfig: the settings are refused; the text names every mistake.
+	ErrConfig = errors.New("configure the node")
 	// ErrForeignDataDir: the data directory belongs to another node or another group.
 	ErrForeignDataDir = errors.New("foreign data directory")
 	// ErrDataDirLocked: another process has the data directory open.

@@ -58,7 +58,7 @@ type Leadership struct {
 func Open(c Config) (*Node, error) {
 	c = c.withDefaults()
 	if err := c.Validate(); err != nil {
-		return nil, fmt.Errorf("configure the node: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	n := &Node{
 		config: c, stop: newFailStop(c.OnFatal),

@@ -45,16 +45,18 @@ func (s *Server) proposalError(err error) error {
 func NotLeader(n Node) error {
 	st := n.NodeStatus()
 	id, addr := n.Leader()
+	meta := map[string]string{grpcerr.MetaLeader: addr}
 	var msg string
 	switch {
 	case !st.Bootstrapped:
+		meta[grpcerr.MetaNoGroup] = "true"
 		msg = fmt.Sprintf("node %s belongs to no group yet; run `unisink cluster bootstrap` once", st.ID)
 	case addr == "":
 		msg = fmt.Sprintf("node %s does not lead, and no leader is known; a majority of nodes must be up", st.ID)
 	default:
 		msg = fmt.Sprintf("node %s does not lead; %s at %s does", st.ID, id, addr)
 	}
-	return grpcerr.New(codes.FailedPrecondition, grpcerr.NotLeader, msg, map[string]string{grpcerr.MetaLeader: addr})
+	return grpcerr.New(codes.FailedPrecondition, grpcerr.NotLeader, msg, meta)
 }
 
 func invalid(format string, args ...any) error {

@@ -55,6 +55,8 @@ const (
 const (
 	// MetaLeader is the leader's client address; "" when none is known.
 	MetaLeader = "leader"
+	// MetaNoGroup is there, with NotLeader, when the node belongs to no group yet.
+	MetaNoGroup = "no_group"
 	// MetaMember and MetaInstance name the member's holder.
 	MetaMember   = "member"
 	MetaInstance = "instance"

@@ -18,13 +18,27 @@ var (
 	ErrUnreachable = errors.New("no coordinator answered")
 	// ErrNotLeader: the node that answered does not lead, or no node does at the moment.
 	ErrNotLeader = errors.New("not the leader")
+	// ErrNoGroup: every node that is known has answered that it belongs to no group yet. It stands
+	// beside ErrNotLeader.
+	ErrNoGroup = errors.New("no coordinator group")
 )
+
+// noGroupError is ErrNoGroup, and ErrNotLeader, with who was asked.
+type noGroupError struct{ nodes []string }
+
+func (e *noGroupError) Error() string {
+	return fmt.Sprintf("coordinator %s belongs to no group yet; run `unisink cluster bootstrap` once", strings.Join(e.nodes, ", "))
+}
+
+// Unwrap gives both sentinels.
+func (e *noGroupError) Unwrap() []error { return []error{ErrNoGroup, ErrNotLeader} }
 
 // NotLeaderError is ErrNotLeader with the address that the node gave, "" when it knows none.
 type NotLeaderError struct {
-	Node   string // who answered
-	Leader string
-	Err    error
+	Node    string // who answered
+	Leader  string
+	NoGroup bool // the node belongs to no group yet
+	Err     error
 }
 
 func (e *NotLeaderError) Error() string {
@@ -52,7 +66,7 @@ func Classify(ctx context.Context, node string, err error) error {
 	reason, meta := grpcerr.Reason(err)
 	switch {
 	case reason == grpcerr.NotLeader:
-		return &NotLeaderError{Node: node, Leader: meta[grpcerr.MetaLeader], Err: err}
+		return &NotLeaderError{Node: node, Leader: meta[grpcerr.MetaLeader], NoGroup: meta[grpcerr.MetaNoGroup] != "", Err: err}
 	case reason == grpcerr.OutcomeUnknown:
 		return fmt.Errorf("%w: %s could not tell the outcome: %w", ErrUnreachable, node, err)
 	case reason != "":
@@ -88,6 +102,17 @@ func (f *Answers) Add(addr string, err error) {
 		f.order = append(f.order, addr)
 	}
 	f.said[addr] = err
+}
+
+// noGroup reports whether each of these nodes said last that it belongs to no group.
+func (f *Answers) noGroup(nodes []string) bool {
+	for _, addr := range nodes {
+		var nl *NotLeaderError
+		if !errors.As(f.said[addr], &nl) || !nl.NoGroup {
+			return false
+		}
+	}
+	return true
 }
 
 // Err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.

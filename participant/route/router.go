@@ -175,6 +175,13 @@ func (r *Router) Leader() string {
 	return r.leader
 }
 
+// addresses of all nodes that are known.
+func (r *Router) addresses() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.known)
+}
+
 // Close ends all connections; calls under way fail.
 func (r *Router) Close() error {
 	r.mu.Lock()
@@ -220,6 +227,9 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 		}
 		hints = 0
 		wait := pause.NextBackOff()
+		if time.Since(begun)+wait > newGroupWait && said.noGroup(r.addresses()) {
+			return &noGroupError{nodes: r.addresses()}
+		}
 		if time.Since(begun)+wait > r.set.patience {
 			return said.Err()
 		}
@@ -228,6 +238,11 @@ func (r *Router) Do(ctx context.Context, f func(ctx context.Context, conn grpc.C
 		}
 	}
 }
+
+// newGroupWait is how long nodes that belong to no group are asked again: one that has just been
+// made into a group by its neighbour hears of it within that time, and a group that nobody has
+// made does not come by waiting.
+const newGroupWait = 500 * time.Millisecond
 
 // maxHints is how many hints are followed in a row without waiting: nodes that name each other
 // must not be asked in a circle at full speed.

@@ -236,3 +236,26 @@ func TestAddressesAreChecked(t *testing.T) {
 		t.Errorf("addresses: %v", err)
 	}
 }
+
+func TestNodesOfNoGroupAreNotAskedForLong(t *testing.T) {
+	fresh := func(context.Context) error {
+		return grpcerr.New(codes.FailedPrecondition, grpcerr.NotLeader, "no group yet", map[string]string{grpcerr.MetaNoGroup: "true"})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, map[string]func(context.Context) error{"a:1": fresh, "b:1": fresh, "c:1": follows("")})
+		begun := time.Now()
+		err := ask(t.Context(), n.router(t, []string{"a:1", "b:1"}))
+		if !errors.Is(err, route.ErrNoGroup) || !errors.Is(err, route.ErrNotLeader) || !strings.Contains(err.Error(), "cluster bootstrap") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+		begun = time.Now()
+		// One that is in a group may be electing: the whole patience is spent.
+		err = ask(t.Context(), n.router(t, []string{"a:1", "b:1", "c:1"}))
+		if errors.Is(err, route.ErrNoGroup) || !errors.Is(err, route.ErrNotLeader) || time.Since(begun) < 8*time.Second {
+			t.Errorf("got %v after %s", err, time.Since(begun))
+		}
+	})
+}
