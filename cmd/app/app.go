@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,11 +11,9 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
-
-	"github.com/unisink/unisink/participant"
 )
 
-// Version of the binary; release builds set it with -ldflags.
+// version of the binary; release builds set it with -ldflags.
 var version = "0.1.0-dev"
 
 // Pipeline is a pipeline that is compiled into the binary and started by `unisink run NAME`.
@@ -32,10 +31,14 @@ type Pipeline struct {
 type RunContext struct {
 	Flags        *cli.Context
 	Coordinators []string
-	NoWait       bool
-	FromScratch  bool
-	Logger       *slog.Logger
-	Out          io.Writer
+	// TLS of connections to coordinators; nil: plain text.
+	TLS         *tls.Config
+	NoWait      bool
+	FromScratch bool
+	// Timeout bounds a question to the coordinator, as --timeout says.
+	Timeout time.Duration
+	Logger  *slog.Logger
+	Out     io.Writer
 }
 
 // Option of Main.
@@ -74,7 +77,7 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 }
 
 func (a *app) root() *cli.App {
-	return &cli.App{
+	root := &cli.App{
 		Name:            "unisink",
 		Usage:           "your sinks commit in unison, or not at all",
 		Version:         version,
@@ -85,13 +88,11 @@ func (a *app) root() *cli.App {
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
 			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(),
-			a.verify(), a.bench(), a.versionCommand(),
+			a.cert(), a.verify(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.
 		ExitErrHandler: func(*cli.Context, error) {},
-		OnUsageError: func(c *cli.Context, err error, _ bool) error {
-			return usagef("%s; see `%s --help`", lower(err.Error()), c.App.Name)
-		},
+		OnUsageError:   usageError,
 		Action: func(c *cli.Context) error {
 			if name := c.Args().First(); name != "" {
 				return usagef("there is no command %q; see `unisink --help`", name)
@@ -99,6 +100,27 @@ func (a *app) root() *cli.App {
 			return cli.ShowAppHelp(c)
 		},
 	}
+	for _, cmd := range root.Commands {
+		settle(cmd, root.Name)
+	}
+	return root
+}
+
+// settle gives a command and those below it what all have in common. An argument is never taken
+// for the library's own help command, and a wrong flag is one sentence, not a page.
+func settle(cmd *cli.Command, path string) {
+	path += " " + cmd.Name
+	cmd.HideHelpCommand = true
+	cmd.OnUsageError = func(_ *cli.Context, err error, _ bool) error {
+		return usagef("%s; see `%s --help`", lower(err.Error()), path)
+	}
+	for _, sub := range cmd.Subcommands {
+		settle(sub, path)
+	}
+}
+
+func usageError(c *cli.Context, err error, _ bool) error {
+	return usagef("%s; see `%s --help`", lower(err.Error()), c.App.Name)
 }
 
 func lower(s string) string {
@@ -114,6 +136,7 @@ func globalFlags() []cli.Flag {
 			Name: "coordinator", Aliases: []string{"c"}, EnvVars: []string{"UNISINK_COORDINATORS"},
 			Usage: "client `ADDRESS` of a coordinator node; several times or comma-separated", Value: cli.NewStringSlice("127.0.0.1:7400"),
 		},
+		&cli.StringFlag{Name: "ca", EnvVars: []string{"UNISINK_CA"}, Usage: "`FILE` with the authority of the coordinators' certificates (PEM); plain text without"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: "table", Usage: "`FORMAT` of results: table or json"},
 		&cli.DurationFlag{Name: "timeout", EnvVars: []string{"UNISINK_TIMEOUT"}, Value: 10 * time.Second, Usage: "longest `WAIT` for an answer; its end means unknown, not failed"},
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"UNISINK_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL` debug, info, warn or error"},
@@ -155,46 +178,6 @@ func (a *app) logger(c *cli.Context) (*slog.Logger, error) {
 	}
 }
 
-func coordinators(c *cli.Context) []string {
-	var out []string
-	for _, s := range c.StringSlice("coordinator") {
-		for part := range strings.SplitSeq(s, ",") {
-			if part = strings.TrimSpace(part); part != "" {
-				out = append(out, part)
-			}
-		}
-	}
-	return out
-}
-
-// withClient calls f with a client of the group and a context that ends with --timeout.
-func (a *app) withClient(c *cli.Context, f func(ctx context.Context, cl *participant.Client) error) error {
-	return a.withClientAt(c, coordinators(c), f)
-}
-
-func (a *app) withClientAt(c *cli.Context, addresses []string, f func(ctx context.Context, cl *participant.Client) error) error {
-	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
-	defer cancel()
-	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: addresses, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: patience(ctx),
-	})
-	if err != nil {
-		return usagef("%v", err)
-	}
-	defer func() { _ = cl.Close() }() // nothing is under way on it
-	return f(ctx, cl)
-}
-
-// patience is how long a client looks for a coordinator: a little less than the time there is, so
-// that "nobody answered" is said, and not "time ran out".
-func patience(ctx context.Context) time.Duration {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return 10 * time.Second
-	}
-	return max(time.Until(deadline)*9/10, 10*time.Millisecond)
-}
-
 func (a *app) versionCommand() *cli.Command {
 	return &cli.Command{Name: "version", Usage: "print the version", Action: func(c *cli.Context) error {
 		if err := noArgs(c); err != nil {
@@ -206,7 +189,7 @@ func (a *app) versionCommand() *cli.Command {
 
 func noArgs(c *cli.Context) error {
 	if c.NArg() > 0 {
-		return usagef("%q is not expected here; see `unisink %s --help`", c.Args().First(), c.Command.FullName())
+		return usagef("%q is not expected here; see `%s --help`", c.Args().First(), c.Command.HelpName)
 	}
 	return nil
 }
@@ -215,10 +198,25 @@ func noArgs(c *cli.Context) error {
 func oneArg(c *cli.Context, what string) (string, error) {
 	switch c.NArg() {
 	case 0:
-		return "", usagef("name the %s; see `unisink %s --help`", what, c.Command.FullName())
+		return "", usagef("name the %s; see `%s --help`", what, c.Command.HelpName)
 	case 1:
 		return c.Args().First(), nil
 	default:
 		return "", usagef("one %s is expected, not also %q", what, c.Args().Get(1))
 	}
+}
+
+// need reports every flag of those named that is not set. The library's own required flags would
+// print a page of help.
+func need(c *cli.Context, names ...string) error {
+	var missing []string
+	for _, n := range names {
+		if !c.IsSet(n) {
+			missing = append(missing, "--"+n)
+		}
+	}
+	if len(missing) > 0 {
+		return usagef("%s must be given; see `%s --help`", strings.Join(missing, " and "), c.Command.HelpName)
+	}
+	return nil
 }

@@ -6,12 +6,76 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/coordinator"
 	"github.com/unisink/unisink/coordinator/raftnode"
+	"github.com/unisink/unisink/coordinator/raftnode/devcert"
 )
+
+func (a *app) cert() *cli.Command {
+	return group("cert", "certificates of nodes",
+		&cli.Command{
+			Name: "dev", Usage: "make an authority and a certificate for each node, for trying",
+			Description: "An authority that DIR holds already signs further nodes. No file is ever overwritten. Certificates\n" +
+				"name the node's id, localhost and the loopback addresses, and end after 90 days.",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "dir", Usage: "`DIR` for the files, readable by their owner alone"},
+				&cli.StringSliceFlag{Name: "node", Usage: "`ID` of each node"},
+				&cli.StringSliceFlag{Name: "host", Usage: "further `HOST` names or addresses of the nodes"},
+			},
+			Action: a.certDev,
+		},
+	)
+}
+
+func (a *app) certDev(c *cli.Context) error {
+	if err := errors.Join(noArgs(c), need(c, "dir", "node")); err != nil {
+		return err
+	}
+	dir, nodes := c.String("dir"), c.StringSlice("node")
+	for _, n := range nodes {
+		for _, file := range []string{devcert.CertFile(dir, n), devcert.KeyFile(dir, n)} {
+			if _, err := os.Lstat(file); err == nil {
+				return failf(CodeRefused, "%s exists already; remove it, or choose another directory", file)
+			}
+		}
+	}
+	if err := devcert.Make(devcert.Options{Dir: dir, Nodes: nodes, Hosts: c.StringSlice("host")}); err != nil {
+		return withCode(CodeUsage, err)
+	}
+	type files struct {
+		Node string `json:"node"`
+		Cert string `json:"cert"`
+		Key  string `json:"key"`
+	}
+	out := struct {
+		CA    string  `json:"ca"`
+		Nodes []files `json:"nodes"`
+	}{CA: filepath.Join(dir, devcert.CAFile)}
+	rows := [][]string{{"NODE", "CERTIFICATE", "KEY", "AUTHORITY"}}
+	for _, n := range nodes {
+		f := files{Node: n, Cert: devcert.CertFile(dir, n), Key: devcert.KeyFile(dir, n)}
+		out.Nodes = append(out.Nodes, f)
+		rows = append(rows, []string{n, f.Cert, f.Key, out.CA})
+	}
+	return a.show(c, out, func() [][]string { return rows })
+}
+
+// clientTLS is how to speak to coordinators: nil, which is plain text, without --ca.
+func clientTLS(c *cli.Context) (*tls.Config, error) {
+	file := c.String("ca")
+	if file == "" {
+		return nil, nil
+	}
+	pool, err := readCA(file)
+	if err != nil {
+		return nil, withCode(CodeUsage, err)
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}, nil
+}
 
 // loadTLS reads the node's certificate for both ports: nodes prove themselves to each other, and
 // the node proves itself to clients.

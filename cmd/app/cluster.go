@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -21,7 +23,7 @@ func (a *app) cluster() *cli.Command {
 			Description: "Every node must be running and new. The namespace names the group in the resources\n" +
 				"it shares with others and never changes.",
 			Flags: []cli.Flag{
-				&cli.StringSliceFlag{Name: "node", Usage: "`ID=RAFT_ADDRESS,CLIENT_ADDRESS` of each node", Required: true},
+				&cli.StringSliceFlag{Name: "node", Usage: "`ID=RAFT_ADDRESS,CLIENT_ADDRESS` of each node"},
 			},
 			Action: a.bootstrap,
 		},
@@ -48,6 +50,9 @@ func parseNode(s string) (*unisinkv1.Node, error) {
 func (a *app) bootstrap(c *cli.Context) error {
 	namespace, err := oneArg(c, "namespace")
 	if err != nil {
+		return err
+	}
+	if err := need(c, "node"); err != nil {
 		return err
 	}
 	req := &unisinkv1.BootstrapRequest{Namespace: namespace}
@@ -91,13 +96,23 @@ func (a *app) clusterStatus(c *cli.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()
-	answers := askAll(ctx, coordinators(c))
-	healthy := 0
+	secure, err := clientTLS(c)
+	if err != nil {
+		return err
+	}
+	if err := route.CheckAddresses(coordinators(c)); err != nil {
+		return usagef("%v", err)
+	}
+	answers := askAll(ctx, secure, coordinators(c))
+	healthy, fresh := 0, 0
 	leader := false
 	for _, n := range answers {
 		if n.Status != nil {
 			healthy++
 			leader = leader || n.Status.GetLeader() != ""
+			if n.Status.GetNamespace() == "" {
+				fresh++
+			}
 		}
 	}
 	if healthy == 0 {
@@ -107,8 +122,10 @@ func (a *app) clusterStatus(c *cli.Context) error {
 		return err
 	}
 	switch {
+	case !leader && fresh == healthy:
+		return failf(CodeNoLeader, "the nodes belong to no group yet; run `unisink cluster bootstrap` once")
 	case !leader:
-		return failf(CodeNoLeader, "no node leads: either the group is not bootstrapped, or a majority is down")
+		return failf(CodeNoLeader, "no node leads; a majority of nodes must be up")
 	case healthy < len(answers):
 		return failf(CodeUnhealthy, "%d of %d nodes did not answer", len(answers)-healthy, len(answers))
 	}
@@ -116,7 +133,7 @@ func (a *app) clusterStatus(c *cli.Context) error {
 }
 
 // askAll asks the addresses given and every node that these name.
-func askAll(ctx context.Context, addresses []string) []nodeAnswer {
+func askAll(ctx context.Context, secure *tls.Config, addresses []string) []nodeAnswer {
 	seen := map[string]bool{}
 	var answers []nodeAnswer
 	for len(addresses) > 0 {
@@ -126,7 +143,7 @@ func askAll(ctx context.Context, addresses []string) []nodeAnswer {
 			seen[addr] = true
 			wg.Go(func() {
 				batch[i].Address = addr
-				st, err := askNode(ctx, addr)
+				st, err := askNode(ctx, secure, addr)
 				if err != nil {
 					batch[i].Error = sentence(err)
 					return

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -25,6 +26,9 @@ func OrdersPipeline() Pipeline {
 		Run: func(ctx context.Context, rc RunContext) error {
 			cfg := ordersConfig(rc.Flags)
 			cfg.Logger = rc.Logger
+			if err := checkOrders(ctx, cfg); err != nil {
+				return err
+			}
 			p, err := orders.New(cfg)
 			if err != nil {
 				return err
@@ -32,6 +36,19 @@ func OrdersPipeline() Pipeline {
 			return RunPipeline(ctx, rc, p, rc.Flags.Duration("epoch"))
 		},
 	}
+}
+
+// checkOrders tells a mistake before the coordinator hears of the pipeline: found later, it would
+// halt the scope until an operator has looked.
+func checkOrders(ctx context.Context, cfg orders.Config) error {
+	err := orders.Check(ctx, cfg)
+	switch {
+	case errors.Is(err, orders.ErrUnreachable):
+		return withCode(CodeNoLeader, err)
+	case errors.Is(err, orders.ErrNoTopic):
+		return withCode(CodeNotFound, err)
+	}
+	return err
 }
 
 // RunPipeline declares a pipeline to the coordinator, or finds it declared, and runs it.
@@ -47,14 +64,21 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
 	return p.Run(ctx, processor.RunConfig{
-		Coordinators: rc.Coordinators, NoWait: rc.NoWait, FromScratch: rc.FromScratch, Logger: rc.Logger,
+		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch, Logger: rc.Logger,
 	})
 }
 
 // declare makes the pipeline known. One that is known already is left as it is: its settings are
 // the operator's, and whether this specification fits is judged when the member attaches.
 func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time.Duration) (err error) {
-	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: rc.Coordinators, Actor: "run", Logger: slog.New(slog.DiscardHandler)})
+	if rc.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, rc.Timeout)
+		defer cancel()
+	}
+	cl, err := participant.NewClient(participant.ClientConfig{
+		Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "run", Logger: slog.New(slog.DiscardHandler), Patience: rc.Timeout * 9 / 10,
+	})
 	if err != nil {
 		return usagef("%v", err)
 	}

@@ -48,14 +48,12 @@ func failf(code Code, format string, args ...any) error {
 
 func usagef(format string, args ...any) error { return failf(CodeUsage, format, args...) }
 
-// errSilent ends a command whose output said it all.
-var errSilent = errors.New("")
-
 var reasonCodes = map[string]Code{
 	grpcerr.NotLeader: CodeNoLeader, grpcerr.OutcomeUnknown: CodeDeadline, grpcerr.NotFound: CodeNotFound,
 	grpcerr.Halted: CodeHuman, grpcerr.Invalid: CodeUsage,
 	grpcerr.MemberAlive: CodeRefused, grpcerr.Fenced: CodeRefused, grpcerr.Closed: CodeRefused, grpcerr.ChangedSpecification: CodeRefused,
 	grpcerr.Stale: CodeRefused, grpcerr.Busy: CodeRefused, grpcerr.NotDesired: CodeRefused, grpcerr.Backoff: CodeRefused,
+	grpcerr.LeaseLost: CodeRefused, grpcerr.Slow: CodeRefused,
 	grpcerr.TooOld: CodeRefused, grpcerr.TooNew: CodeRefused, grpcerr.Contradicts: CodeRefused, grpcerr.Unsupported: CodeRefused,
 }
 
@@ -65,8 +63,9 @@ func codeOf(err error) Code {
 	if errors.As(err, &c) {
 		return c.code
 	}
-	if reason, _ := grpcerr.Reason(err); reason != "" {
-		return reasonCodes[reason]
+	reason, _ := grpcerr.Reason(err)
+	if code, known := reasonCodes[reason]; known {
+		return code
 	}
 	switch {
 	case errors.Is(err, participant.ErrMemberAlive), errors.Is(err, participant.ErrFenced):
@@ -96,13 +95,14 @@ func codeOf(err error) Code {
 	}
 }
 
-// sentence is what a person reads of an error: a status's own words without gRPC's wrapping.
+// sentence is what a person reads of an error: one line, and a status's own words without gRPC's
+// wrapping.
 func sentence(err error) string {
 	text := err.Error()
 	var g interface{ GRPCStatus() *status.Status }
 	if errors.As(err, &g) {
 		raw := g.GRPCStatus()
-		text = strings.Replace(text, "rpc error: code = "+raw.Code().String()+" desc = ", "", 1)
+		text = strings.ReplaceAll(text, "rpc error: code = "+raw.Code().String()+" desc = ", "")
 	}
-	return text
+	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }

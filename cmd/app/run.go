@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -40,7 +42,16 @@ func (a *app) runPipeline(c *cli.Context, p Pipeline) error {
 	if err != nil {
 		return err
 	}
-	return p.Run(c.Context, RunContext{
-		Flags: c, Coordinators: coordinators(c), NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"), Logger: log, Out: a.out,
+	secure, err := clientTLS(c)
+	if err != nil {
+		return err
+	}
+	err = p.Run(c.Context, RunContext{
+		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"),
+		Timeout: c.Duration("timeout"), Logger: log, Out: a.out,
 	})
+	if c.Context.Err() != nil && errors.Is(err, context.Cause(c.Context)) {
+		return nil // ended as it was told to
+	}
+	return err
 }

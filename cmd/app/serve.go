@@ -16,8 +16,8 @@ func (a *app) serve() *cli.Command {
 		Description: "A new node waits for `unisink cluster bootstrap`. Addresses are loopback unless certificates\n" +
 			"are given or --insecure is said.",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "node", EnvVars: []string{"UNISINK_NODE"}, Usage: "`ID` of the node, for the life of its data directory", Required: true},
-			&cli.StringFlag{Name: "data", EnvVars: []string{"UNISINK_DATA"}, Usage: "`DIR` for log, snapshots and identity", Required: true},
+			&cli.StringFlag{Name: "node", EnvVars: []string{"UNISINK_NODE"}, Usage: "`ID` of the node, for the life of its data directory"},
+			&cli.StringFlag{Name: "data", EnvVars: []string{"UNISINK_DATA"}, Usage: "`DIR` for log, snapshots and identity"},
 			&cli.StringFlag{Name: "client", EnvVars: []string{"UNISINK_CLIENT"}, Value: "127.0.0.1:7400", Usage: "`ADDRESS` that members and tools use"},
 			&cli.StringFlag{Name: "client-advertise", EnvVars: []string{"UNISINK_CLIENT_ADVERTISE"}, Usage: "`ADDRESS` given to others; default --client"},
 			&cli.StringFlag{Name: "raft", EnvVars: []string{"UNISINK_RAFT"}, Value: "127.0.0.1:7401", Usage: "`ADDRESS` that other nodes use"},
@@ -36,7 +36,7 @@ func (a *app) serve() *cli.Command {
 }
 
 func (a *app) serveNode(c *cli.Context) error {
-	if err := noArgs(c); err != nil {
+	if err := errors.Join(noArgs(c), need(c, "node", "data")); err != nil {
 		return err
 	}
 	log, err := a.logger(c)
@@ -69,6 +69,8 @@ func startError(err error) error {
 	case errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
 		errors.Is(err, coordinator.ErrAddressInUse):
 		return withCode(CodeRefused, err)
+	case errors.Is(err, raftnode.ErrDataDirUnusable), errors.Is(err, raftnode.ErrConfig):
+		return withCode(CodeUsage, err)
 	default:
 		return err
 	}
