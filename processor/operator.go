@@ -15,7 +15,7 @@ import (
 // operator is the typed middle of a pipeline as the epoch loop sees it: once per batch, not once per record.
 type operator interface {
 	flow
-	memory
+	remembering
 	counts() Counters
 	// watermark of all splits together, and how many of them are idle.
 	watermark() (w stream.Watermark, idle int)
@@ -33,8 +33,8 @@ type flow interface {
 	fire(ctx context.Context, out *outbox) error
 }
 
-// memory is what a snapshot holds.
-type memory interface {
+// remembering is what a snapshot holds.
+type remembering interface {
 	// reset makes the operator new, for the splits that are read.
 	reset(splits []stream.Split)
 	// restore reads a snapshot into a new operator: what meta and keyed wrote.

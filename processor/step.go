@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -51,9 +52,13 @@ func (e *epochLoop) batch(ctx context.Context, b *stream.Batch, waited int64) er
 	}
 	// The epoch is worth a barrier when a source moved, whatever became of the records.
 	moved := len(b.Records) > 0 || p.at.Offset != b.Next.Offset
+	opaque := p.at.Opaque
+	if !bytes.Equal(opaque, b.Next.Opaque) {
+		opaque = bytes.Clone(b.Next.Opaque)
+	}
 	p.at = participant.Position{
 		Resource: b.Split.Resource, Split: b.Split.ID,
-		Offset: b.Next.Offset, LeaderEpoch: b.Next.LeaderEpoch, Opaque: slices.Clone(b.Next.Opaque),
+		Offset: b.Next.Offset, LeaderEpoch: b.Next.LeaderEpoch, Opaque: opaque,
 	}
 	p.highWater = b.HighWater
 	if moved {

@@ -1,8 +1,10 @@
 package processor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +13,7 @@ import (
 
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/processortest"
+	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -254,7 +257,11 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 		within := rapid.Bool().Draw(rt, "within the bound")
 		src := processortest.NewSource("in", splits...)
 		src.Wait = 0
-		r := newRig(t, src, idsPipeline(disorder), "one", "two", "late")
+		parts := memory{}
+		r := newRig(t, src, idsPipeline(disorder, parts), "one", "two", "late")
+		if rapid.Bool().Draw(rt, "state in a store") {
+			r.scope.InlineLimit = 160
+		}
 		r.restart()
 		clock := map[string]int64{}
 		made := map[string]reading{}
@@ -287,6 +294,7 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 			"decide": func(*rapid.T) {
 				if pending > 0 {
 					r.decide()
+					retire(r)
 					pending--
 				}
 			},
@@ -298,6 +306,15 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 		for ; pending > 0; pending-- {
 			r.decide()
 		}
+		r.restart() // which sweeps
+		for _, id := range kept(r) {
+			if _, ok := parts["test.0."+id]; !ok {
+				rt.Fatalf("restore points name %s, which is gone", id)
+			}
+		}
+		if len(parts) != len(kept(r)) {
+			rt.Fatalf("%d parts are in the store, and restore points name %v", len(parts), kept(r))
+		}
 		src.Batch = 100
 		src.End()
 		for r.poll() {
@@ -308,12 +325,43 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 	})
 }
 
-func idsPipeline(disorder int64) func(r *rig) *Pipeline {
+// memory is a store in memory.
+type memory map[string][]byte
+
+func (memory) Name() string { return "memory" }
+
+func (m memory) Put(_ context.Context, id string, body []byte) error {
+	m[id] = slices.Clone(body)
+	return nil
+}
+
+func (m memory) Get(_ context.Context, id string) ([]byte, error) {
+	if b, ok := m[id]; ok {
+		return b, nil
+	}
+	return nil, state.ErrNoPart
+}
+
+func (m memory) Delete(_ context.Context, id string) error {
+	delete(m, id)
+	return nil
+}
+
+func (m memory) List(_ context.Context, prefix string) (ids []string, err error) {
+	for id := range m {
+		if strings.HasPrefix(id, prefix) {
+			ids = append(ids, id)
+		}
+	}
+	return ids, nil
+}
+
+func idsPipeline(disorder int64, parts memory) func(r *rig) *Pipeline {
 	return func(r *rig) *Pipeline {
 		s := From("in", r.source, decodeReading()).EventTime(at).Key(byKey)
 		p, err := Tumbling[reading, []string](s, time.Second, ids{}).Disorder(time.Duration(disorder)*time.Millisecond).
 			To("one", r.sinks["one"], encodeIDs).To("two", r.sinks["two"], encodeIDs).
-			Late("late", r.sinks["late"], encodeLate).Pipeline("test")
+			Late("late", r.sinks["late"], encodeLate).Pipeline("test", StateStore(parts))
 		r.must(err)
 		return p
 	}

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 
 	"go.uber.org/goleak"
 
+	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/processor"
@@ -48,6 +51,37 @@ func TestTheRecordingSinkKeepsTheContractOfResources(t *testing.T) {
 			},
 		}
 	}})
+}
+
+func TestTheFileSourceIsASource(t *testing.T) {
+	dir := t.TempDir()
+	processortest.RunSource(t, processortest.SourceKit{
+		New: func(t testing.TB) processortest.Reader {
+			src, err := file.NewSource(file.SourceConfig{Dir: dir, BatchRecords: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return src
+		},
+		Fill: func(t testing.TB, n int) {
+			var lines [3][]byte
+			for i := range n {
+				lines[i%3] = fmt.Appendf(lines[i%3], "record %d\n", i)
+			}
+			for i := range lines {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i)), lines[i], 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+		Lose: func(t testing.TB) {
+			for i := range 3 {
+				if err := os.Remove(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i))); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
+	})
 }
 
 // begin writes one record into the epoch that is being written.
