@@ -1,10 +1,14 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/participant"
@@ -65,4 +69,55 @@ func TestUnboundedTransactionsHaveNoDeadline(t *testing.T) {
 	if err != nil || v.Kind != participant.Yes || !v.Deadline.IsZero() {
 		t.Errorf("vote %+v, %v; want yes without a deadline", v, err)
 	}
+}
+
+func TestE3_TopicDeletedMeanwhileIsNo(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	if err := r.a.DeleteTopic(t.Context(), "totals"); err != nil {
+		t.Fatal(err)
+	}
+	b := r.begin(s, branchName(1, 1), 3)
+	v, err := b.Prepare(t.Context())
+	if err != nil || v.Kind != participant.No || !errors.Is(v.Reason, kerr.UnknownTopicOrPartition) {
+		t.Errorf("prepare: %v, %v; want no, unknown topic", v, err)
+	}
+}
+
+func TestByHandBranchTakesASlotOfTheOpening(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	name := participant.BranchName{Namespace: opening(1).Namespace, Txn: "0199a1b2", Resource: "totals"}
+	h := r.prepared(s, name, 5)
+	r.commit(r.sink(), h, participant.Committed)
+	r.sees(5)
+}
+
+func TestBufferWaitsForRoomAndCanBeCancelled(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1, func(c *SinkConfig) { c.MaxBufferedBytes = 1000 })
+	b := r.begin(s, branchName(1, 1), 1)
+	hold := make(chan struct{})
+	r.b.Cluster().ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		r.b.Cluster().SleepControl(func() { <-hold })
+		return nil, nil, false
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	var err error
+	for range 10 {
+		if err = b.Write(ctx, numbered(10)); err != nil {
+			break
+		}
+	}
+	close(hold)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("write into a full buffer: %v, want to wait until cancelled", err)
+	}
+	if v, err := b.Prepare(t.Context()); err != nil || v.Kind != participant.No {
+		t.Errorf("prepare after an interrupted write: %v, %v; want no", v, err)
+	}
+	h := r.prepared(s, branchName(1, 2), 100) // in many small steps
+	r.commit(s, h, participant.Committed)
+	r.sees(100)
 }

@@ -191,6 +191,12 @@ func (t *tenure) ready(ctx context.Context, s *slot) (pid int64, epoch int16, er
 		if pid, epoch, err = t.begin(ctx, s); err == nil {
 			return pid, epoch, nil
 		}
+		if fencing(err) {
+			// Whoever raised the epoch may be a successor; then this process must not raise it again.
+			if err := t.standing(ctx); err != nil {
+				return 0, 0, err
+			}
+		}
 		t.sink.log().DebugContext(ctx, "a producing client is made anew", obs.Cause(err.Error()), obs.Branch(s.id))
 		s.client.Close()
 		s.client, s.verdict = nil, 0
