@@ -54,7 +54,8 @@ func (m *Member) attachAlways(ctx context.Context) error {
 			continue
 		}
 		hints = 0
-		if !route.Sleep(ctx, pause.NextBackOff()) {
+		// A new leader gives one lease to come back in, also to those who have waited for it for long.
+		if !route.Sleep(ctx, min(pause.NextBackOff(), m.links.leaseTime()/4)) {
 			return nil
 		}
 	}

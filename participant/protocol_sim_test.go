@@ -92,7 +92,7 @@ func TestP8_AnOverduePrepareSaysNoOnceAndStaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)
 		st.start(7, 2, false)
-		st.memory.SetHook(serial(slowPrepare(6 * time.Second)))
+		st.memory.SetHook(slowPrepare(6 * time.Second))
 		st.epoch(7, 1, "a")
 		v := get(t, "vote", st.voted)
 		if v.GetKind() != unisinkv1.VoteKind_VOTE_KIND_NO {

@@ -166,7 +166,7 @@ func TestRestoreCommitsExactlyWhatIsListed(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			st := onStage(t)
 			h := left(t, st.store, own(1, 1), "a")
-			st.memory.SetHook(serial(slowly(participanttest.CallCommit, 5*time.Second)))
+			st.memory.SetHook(slowly(participanttest.CallCommit, 5*time.Second))
 			st.order(&unisinkv1.Order{Order: &unisinkv1.Order_Restore{Restore: &unisinkv1.Restore{
 				Generation: 2, RestorePoint: &unisinkv1.Epoch{Generation: 1, N: 1},
 				Positions:  []*unisinkv1.Position{{Resource: "in", Split: "0", Offset: 42, LeaderEpoch: 3}},
