@@ -102,10 +102,8 @@ func (n *Node) checkBootstrap(namespace string, nodes []ledger.Node) error {
 // awaitLead waits until this node leads and is caught up. When another one leads it says so.
 func (n *Node) awaitLead(ctx context.Context) error {
 	for {
-		n.mu.Lock()
-		leads, changed := n.lead.Leader, n.changed
-		n.mu.Unlock()
-		if leads {
+		now, changed := n.role.get()
+		if now.Leader {
 			return nil
 		}
 		if _, id := n.raft.LeaderWithID(); id != "" && string(id) != n.config.NodeID {

@@ -15,7 +15,6 @@ import (
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/invariant"
-	"github.com/unisink/unisink/internal/obs"
 )
 
 const (
@@ -36,21 +35,11 @@ type Node struct {
 	stop      *failStop
 	identity  identity // of the goroutine of Run, after Open
 
-	leadership chan Leadership // capacity 1, the latest state
-
-	mu      sync.Mutex // guards lead and changed
-	lead    Leadership
-	changed chan struct{} // closed and replaced when lead changes
+	role *role
 
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
 	closeErr  error
-}
-
-// Leadership is this node's role. Term tells two terms of leading apart.
-type Leadership struct {
-	Leader bool
-	Term   uint64
 }
 
 // Open opens the data directory, listens and starts to take part in the group, as a follower.
@@ -62,7 +51,7 @@ func Open(c Config) (*Node, error) {
 	}
 	n := &Node{
 		config: c, stop: newFailStop(c.OnFatal),
-		leadership: make(chan Leadership, 1), changed: make(chan struct{}), closing: make(chan struct{}),
+		role: &role{latest: make(chan Leadership, 1), changed: make(chan struct{})}, closing: make(chan struct{}),
 	}
 	n.fsm = &fsm{machine: ledger.New(), wanted: c.Namespace, effects: c.Effects, named: make(chan struct{}, 1), stop: n.stop}
 	if err := n.open(); err != nil {
@@ -307,7 +296,7 @@ func (n *Node) View(f func(*ledger.Machine)) {
 // everything committed by earlier leaders is applied. States that lasted shorter than the
 // reader's pause are skipped, so a new term may follow an old one without a word between:
 // whoever sees another term has lost what the old one allowed.
-func (n *Node) Leadership() <-chan Leadership { return n.leadership }
+func (n *Node) Leadership() <-chan Leadership { return n.role.latest }
 
 // Leader is the node that leads as far as this one knows, and where clients reach it; empty
 // when it is not known, or when its address has not been recorded yet.
@@ -399,7 +388,7 @@ func (n *Node) watch(ctx context.Context) {
 func (n *Node) follow(ctx context.Context, leads bool) {
 	term := n.raft.CurrentTerm()
 	if !leads {
-		n.publish(Leadership{Term: term})
+		n.role.publish(n.config.Logger, Leadership{Term: term})
 		return
 	}
 	caughtUp := make(chan error, 1)
@@ -409,35 +398,11 @@ func (n *Node) follow(ctx context.Context, leads bool) {
 		if err != nil || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term {
 			return // lost again, of which LeaderCh will tell
 		}
-		n.publish(Leadership{Leader: true, Term: term})
+		n.role.publish(n.config.Logger, Leadership{Leader: true, Term: term})
 	case <-ctx.Done():
 	case <-n.closing:
 	case <-n.stop.failed:
 	}
-}
-
-func (n *Node) publish(l Leadership) {
-	n.mu.Lock()
-	same := n.lead == l
-	n.lead = l
-	if !same {
-		close(n.changed)
-		n.changed = make(chan struct{})
-	}
-	n.mu.Unlock()
-	if same {
-		return
-	}
-	if l.Leader {
-		n.config.Logger.Info("this node leads", obs.Term(l.Term))
-	} else {
-		n.config.Logger.Info("this node does not lead any more", obs.Term(l.Term))
-	}
-	select {
-	case <-n.leadership: // nobody has read the state before
-	default:
-	}
-	n.leadership <- l // has room: nobody else sends
 }
 
 // adopt writes the group's name beside the log, so that the directory is known as the group's.
