@@ -33,7 +33,8 @@ type Output struct {
 
 // Cut is up to where to judge: the pipeline's last proven epoch.
 type Cut struct {
-	// Positions of every split of the source.
+	// Positions of every split of the source, with offset 0 for one that never had a record: it holds
+	// every window back, and without it windows look missing that were right not to fire.
 	Positions []stream.Position
 	// Drained: everything has fired, because the epoch drained the pipeline or the source has ended. (What
 	// an earlier drain fired, and the pipeline then went on behind, is not known here: records that
