@@ -104,3 +104,31 @@ func BenchmarkEpoch(b *testing.B) {
 		r.commit(s, r.prepared(s, branchName(1, n), 1), participant.Committed)
 	}
 }
+
+// BenchmarkPlainProduce writes what BenchmarkSinkWrite does with the client library alone, without
+// transactions and without copying: what the sink is measured against.
+func BenchmarkPlainProduce(b *testing.B) {
+	br := broker(b, devkafka.Config{Topics: map[string]int{"totals": 3}, Options: []kfake.Opt{kfake.BlackholeProduce()}})
+	a, err := NewAdmin(AdminConfig{Brokers: []string{br.Addr()}, Compression: CompressionNone})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer a.Close()
+	p := a.Producer("totals")
+	batch := make([]stream.Record, 500)
+	for i := range batch {
+		batch[i] = stream.Record{Key: []byte{byte(i), byte(i >> 8), 'k', 'e', 'y'}, Value: make([]byte, 95), Time: time.Now().UnixMilli()}
+	}
+	b.ReportAllocs()
+	written := 0
+	for b.Loop() {
+		if err := p.Write(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+		written += len(batch)
+	}
+	if err := p.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(written)/b.Elapsed().Seconds(), "records/s")
+}

@@ -176,3 +176,39 @@ func TestListedHandleTellsACommitFromARollback(t *testing.T) {
 	r.rollback(s, listed[0].Handle, participant.Committed) // what is committed is never "rolled back"
 	r.sees(10)
 }
+
+func TestSourceReadsWhatIsCommittedAndStopsBeforeWhatIsNot(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	gone := r.prepared(s, branchName(1, 1), 10)
+	r.rollback(s, gone, participant.RolledBack)
+	r.commit(s, r.prepared(s, branchName(1, 2), 10), participant.Committed)
+	undecided := r.prepared(s, branchName(1, 3), 10)
+
+	bounded := func() (int, map[string]stream.Position) {
+		in := source(t, SourceConfig{Name: "in", Brokers: []string{r.b.Addr()}, Topics: []string{"totals"}, Bounded: true})
+		if err := in.Open(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		values, at := drain(t, in, -1)
+		return len(values), at
+	}
+	if n, _ := bounded(); n != 10 {
+		t.Errorf("read %d records, want the 10 committed", n)
+	}
+	r.commit(s, undecided, participant.Committed)
+	n, at := bounded()
+	if n != 20 {
+		t.Errorf("read %d records, want the 20 committed", n)
+	}
+	// Positions are behind the markers: nothing is left to read, and lag is nothing.
+	ends, err := r.a.EndOffsets(t.Context(), "totals", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, end := range ends {
+		if got := at[splitID("totals", p)].Offset; got != end {
+			t.Errorf("position %d of partition %d, want its end %d", got, p, end)
+		}
+	}
+}
