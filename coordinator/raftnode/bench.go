@@ -41,9 +41,9 @@ type BenchRow struct {
 	SyncsPerTxn   float64 // of one node's disk
 }
 
-// benchTurns is how often both sides take turns within a row, so that a noisy moment of the
-// machine meets both.
-const benchTurns = 4
+// benchTurn is how long one side runs before the other has its turn, so that a noisy moment of
+// the machine meets both.
+const benchTurn = 250 * time.Millisecond
 
 // Bench measures the price of a decision: a transaction of two branches run by hand, committed
 // in one call. It leaves its data in Dir.
@@ -67,13 +67,12 @@ func Bench(ctx context.Context, c BenchConfig) (rows []BenchRow, err error) {
 	for _, callers := range c.Callers {
 		var mine, bare sample
 		syncs := ours.syncs()
-		for turn := range benchTurns {
-			c.Progress(fmt.Sprintf("%d callers, turn %d of %d", callers, turn+1, benchTurns))
-			slice := c.Duration / benchTurns / 2
-			if err := bare.run(ctx, callers, slice, raw.apply); err != nil {
+		c.Progress(fmt.Sprintf("%d callers for %s", callers, c.Duration))
+		for range max(1, c.Duration/benchTurn/2) {
+			if err := bare.run(ctx, callers, benchTurn, raw.apply); err != nil {
 				return rows, fmt.Errorf("raw, %d callers: %w", callers, err)
 			}
-			if err := mine.run(ctx, callers, slice, ours.commit); err != nil {
+			if err := mine.run(ctx, callers, benchTurn, ours.commit); err != nil {
 				return rows, fmt.Errorf("%d callers: %w", callers, err)
 			}
 		}

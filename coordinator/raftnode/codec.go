@@ -190,7 +190,7 @@ var commands = [...]stored{
 		num(w, 2, &c.Generation)
 		sub(w, 3, &c.Branch, branchID)
 	}),
-	storedAs(26, func(w *wire, c *ledger.Retire) { w.i64(1, &c.KeepFor) }),
+	storedAs(26, func(w *wire, c *ledger.Retire) { w.i64(1, &c.KeepFor); w.u32(2, &c.KeepEpochs) }),
 	storedAs(10, func(w *wire, c *ledger.Init) {
 		text(w, 1, &c.Namespace)
 		w.u64(2, &c.Incarnation)
