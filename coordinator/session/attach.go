@@ -99,31 +99,31 @@ func (s *scope) check(a *stream) error {
 	return nil
 }
 
+// checkResources wants every declared resource, of its kind, and nothing to write to beside them.
+// What a member only reads from need not be declared.
 func checkResources(d ledger.MemberSpec, got []*unisinkv1.ResourceInfo) error {
-	declared, attached := make([]string, 0, len(d.Resources)), make([]string, 0, len(got))
-	for _, r := range d.Resources {
-		declared = append(declared, r.Name+" ("+r.Kind+")")
-	}
+	attached := map[string]*unisinkv1.ResourceInfo{}
 	for _, r := range got {
-		// An input has nothing to commit and leaves no debt; it is not declared.
+		attached[r.GetName()] = r
+	}
+	for _, want := range d.Resources {
+		switch r := attached[want.Name]; {
+		case r == nil:
+			return invalid("member %s attaches without resource %q (%s), which its pipeline declares; add it, or change the pipeline",
+				d.Name, want.Name, want.Kind)
+		case r.GetKind() != want.Kind:
+			return invalid("resource %q of member %s is of kind %s, its pipeline declares %s; use that, or change the pipeline",
+				want.Name, d.Name, r.GetKind(), want.Kind)
+		}
+		delete(attached, want.Name)
+	}
+	for name, r := range attached {
 		if r.GetHasBranches() {
-			attached = append(attached, r.GetName()+" ("+r.GetKind()+")")
+			return invalid("member %s attaches with resource %q (%s), which its pipeline does not declare; change the pipeline first",
+				d.Name, name, r.GetKind())
 		}
 	}
-	slices.Sort(declared)
-	slices.Sort(attached)
-	if !slices.Equal(declared, attached) {
-		return invalid("member %s attaches with resources %s, but the pipeline declares %s; change the pipeline or the member",
-			d.Name, orNone(attached), orNone(declared))
-	}
 	return nil
-}
-
-func orNone(list []string) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, ", ")
 }
 
 func names(members []ledger.MemberSpec) string {

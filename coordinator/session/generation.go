@@ -27,6 +27,7 @@ type generation struct {
 	ended   bool // the last epoch is decided, and proven by every member's word
 	// lost says why the generation cannot go on; it is closed in the next step.
 	lost    string
+	halt    string // the close is to halt the scope
 	closing bool
 	// again is when a failed proposal of the close, or of the last proofs, is made anew.
 	again   time.Time
@@ -150,7 +151,7 @@ func (s *scope) stepGeneration(ctx context.Context, now time.Time) {
 	}
 	if g.machine == nil {
 		if g.closing && !g.again.IsZero() && !now.Before(g.again) {
-			s.proposeClose(ctx, g, g.lost, "")
+			s.proposeClose(ctx, g, g.lost, g.halt)
 		}
 		if g.closing || !g.allReady() {
 			return
@@ -228,7 +229,7 @@ func (s *scope) close(ctx context.Context, g *generation, cause string) {
 }
 
 func (s *scope) proposeClose(ctx context.Context, g *generation, cause, halt string) {
-	g.closing, g.again = true, time.Time{}
+	g.closing, g.halt, g.again = true, halt, time.Time{}
 	g.lose("%s", cause)
 	b := ledger.CloseGeneration{Scope: s.id, Generation: g.number, Cause: cause, Halt: halt}
 	s.propose(ctx, b, func(ctx context.Context, res ledger.Result, err error) {

@@ -97,6 +97,9 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 	s.push(a, orderWelcome(s.seen.namespace, s.seen.incarnate, s.leaseNow()))
 	s.event(eventlog.MemberAttached, ledger.Epoch{}, m.name, "instance "+m.instance)
 	s.place(ctx, m, st)
+	for _, w := range m.waiters {
+		s.tellWaiter(m, w)
+	}
 }
 
 // detached takes in that a stream has ended on the other side. The holder keeps its lease: it may

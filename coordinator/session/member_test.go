@@ -313,12 +313,15 @@ func TestAttachIsRefusedWithWhatToDo(t *testing.T) {
 			change func(*unisinkv1.AttachRequest)
 			reason string
 		}{
-			"unknown pipeline":   {func(r *unisinkv1.AttachRequest) { r.Scope.Pipeline = "other" }, grpcerr.NotFound},
-			"unknown shard":      {func(r *unisinkv1.AttachRequest) { r.Scope.Shard = 7 }, grpcerr.NotFound},
-			"undeclared member":  {func(r *unisinkv1.AttachRequest) { r.Member = "other" }, grpcerr.NotFound},
-			"bad name":           {func(r *unisinkv1.AttachRequest) { r.Member = "a.b" }, grpcerr.Invalid},
-			"no instance":        {func(r *unisinkv1.AttachRequest) { r.Instance = "" }, grpcerr.Invalid},
-			"other resources":    {func(r *unisinkv1.AttachRequest) { r.Resources[0].Kind = "kafka" }, grpcerr.Invalid},
+			"unknown pipeline":  {func(r *unisinkv1.AttachRequest) { r.Scope.Pipeline = "other" }, grpcerr.NotFound},
+			"unknown shard":     {func(r *unisinkv1.AttachRequest) { r.Scope.Shard = 7 }, grpcerr.NotFound},
+			"undeclared member": {func(r *unisinkv1.AttachRequest) { r.Member = "other" }, grpcerr.NotFound},
+			"bad name":          {func(r *unisinkv1.AttachRequest) { r.Member = "a.b" }, grpcerr.Invalid},
+			"no instance":       {func(r *unisinkv1.AttachRequest) { r.Instance = "" }, grpcerr.Invalid},
+			"other resources":   {func(r *unisinkv1.AttachRequest) { r.Resources[0].Kind = "kafka" }, grpcerr.Invalid},
+			"undeclared resource": {func(r *unisinkv1.AttachRequest) {
+				r.Resources = append(r.Resources, &unisinkv1.ResourceInfo{Name: "in", Kind: "memory"}, &unisinkv1.ResourceInfo{Name: "more", Kind: "memory", HasBranches: true})
+			}, grpcerr.Invalid},
 			"no resources":       {func(r *unisinkv1.AttachRequest) { r.Resources = nil }, grpcerr.Invalid},
 			"other fingerprint":  {func(r *unisinkv1.AttachRequest) { r.Fingerprint = "f2" }, grpcerr.ChangedSpecification},
 			"newer term obeyed":  {func(r *unisinkv1.AttachRequest) { r.Term = 99 }, grpcerr.NotLeader},

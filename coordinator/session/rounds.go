@@ -1,7 +1,9 @@
 package session
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/unisink/unisink/coordinator/eventlog"
@@ -154,6 +156,10 @@ func (s *scope) vote(ctx context.Context, req *unisinkv1.VoteRequest) (g *genera
 	if err != nil {
 		return nil, false, err
 	}
+	if g.machine == nil && demandsClose(v.GetKind()) {
+		s.failBeforeStart(ctx, g, req.GetMember(), v)
+		return g, false, nil
+	}
 	s.start(ctx, g) // whoever votes was started, so every member was ready
 	s.event(eventlog.Vote, epoch, req.GetMember(), roundKind(v.GetKind()).String())
 	orders := g.machine.Vote(req.GetMember(), req.GetInstance(), roundVote(req.GetMember(), req.GetInstance(), v), s.now())
@@ -167,6 +173,22 @@ func (s *scope) vote(ctx context.Context, req *unisinkv1.VoteRequest) (g *genera
 	}
 	s.obey(ctx, g, rest)
 	return g, again, nil
+}
+
+func demandsClose(k unisinkv1.VoteKind) bool {
+	return k == unisinkv1.VoteKind_VOTE_KIND_NO || k == unisinkv1.VoteKind_VOTE_KIND_LOST
+}
+
+// failBeforeStart closes a generation in which a member could not restore.
+func (s *scope) failBeforeStart(ctx context.Context, g *generation, member string, v *unisinkv1.Vote) {
+	if g.closing {
+		return
+	}
+	halt := ""
+	if needsOperator(v.GetReasonClass()) {
+		halt = cmp.Or(v.GetReason(), "a member asked for an operator and gave no reason")
+	}
+	s.proposeClose(ctx, g, fmt.Sprintf("member %s could not restore: %s", member, v.GetReason()), halt)
 }
 
 // Vote takes a member's promise; the answer says nothing of the decision.

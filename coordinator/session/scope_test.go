@@ -252,6 +252,52 @@ func TestMisconfiguredMemberHaltsTheScope(t *testing.T) {
 	})
 }
 
+func TestMemberThatCannotRestoreEndsTheGenerationBeforeAnybodyStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		ctx, cancel := context.WithCancel(t.Context())
+		source, sink := w.attach(attachRequest("source", "a"), 100), w.attach(attachRequest("sink", "b"), 100)
+		source.renew(ctx, false)
+		sink.renew(ctx, false)
+		source.expect("welcome")
+		source.expect("restore 1")
+		if err := source.ready(1); err != nil {
+			t.Fatal(err)
+		}
+		lost := &unisinkv1.Vote{
+			Epoch: &unisinkv1.Epoch{Generation: 1, N: 1}, Kind: unisinkv1.VoteKind_VOTE_KIND_LOST,
+			Reason: "no rights in the directory", ReasonClass: unisinkv1.ErrorClass_ERROR_CLASS_MISCONFIGURED,
+		}
+		var n atomic.Int64
+		w.log.mu.Lock()
+		w.log.fault = func(ledger.Command) (error, bool) { // the close is lost twice
+			if n.Add(1) <= 2 {
+				return errUnknown, false
+			}
+			return nil, false
+		}
+		w.log.mu.Unlock()
+		for range 2 { // a repeat is harmless
+			if _, err := sink.voteFor(lost); err != nil {
+				t.Fatal(err)
+			}
+		}
+		source.expect("close 1 at 0: member sink could not restore: no rights in the directory")
+		halted := ""
+		w.log.view(func(m *ledger.Machine) { halted = m.Halted(scope0) })
+		if halted != "no rights in the directory" {
+			t.Errorf("halted: %q", halted)
+		}
+		if n := w.log.count("CloseGeneration"); n != 1 {
+			t.Errorf("%d closes", n)
+		}
+		cancel()
+		source.cut()
+		sink.cut()
+		w.fall()
+	})
+}
+
 func TestStoppedPipelineWaitsForItsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")
