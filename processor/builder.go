@@ -11,9 +11,9 @@ import (
 )
 
 // Stream is a pipeline under construction, up to its window: records of type T out of one source.
-// Each method returns a new Stream. The functions given to it are called from one goroutine, must be
-// deterministic, and see a T that is reused: they must not keep it, nor slices that point into the
-// input record.
+// Each method returns a new Stream. The functions given to it must be deterministic and see a T that is
+// reused: they must not keep it, nor slices that point into the input record. They are called from one
+// goroutine as long as one pipeline at a time runs of what was built on the same From.
 type Stream[T any] struct {
 	from  origin
 	read  func(in *stream.Record, out *T) (verdict, error)

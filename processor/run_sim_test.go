@@ -88,7 +88,10 @@ func (w *world) run() (kill func(), ended <-chan error) {
 	go func() {
 		done <- p.Run(ctx, processor.RunConfig{Coordinators: w.cluster.Addresses(), Dial: w.cluster.Dial})
 	}()
-	return func() { cancel(); <-done }, done
+	return func() {
+		cancel()
+		_ = <-done // why it ended is known
+	}, done
 }
 
 // order appends one order to both splits.
