@@ -32,10 +32,14 @@ type Config struct {
 	Retired func([]ledger.Retired)
 	// Tick between looks at what is outstanding; default 1 s.
 	Tick time.Duration
-	// RetireEvery between two Retire commands; default 1 min.
+	// RetireEvery between two Retire commands; default 5 s. State of epochs that are no restore
+	// points any longer stays in memory until then.
 	RetireEvery time.Duration
-	// KeepFor is how long resolved history stays readable; default 1 h.
+	// KeepFor is how long resolved history stays readable, and ids of hand-run transactions are
+	// answered; default 1 h.
 	KeepFor time.Duration
+	// KeepEpochs is the most resolved epochs of one scope that stay readable; default 100.
+	KeepEpochs uint32
 	// ProposeTimeout bounds the wait for one command; default 5 s. Its end means unknown.
 	ProposeTimeout time.Duration
 }
@@ -67,9 +71,12 @@ func New(c Config) *Finisher {
 		}
 	}
 	def(&c.Tick, time.Second)
-	def(&c.RetireEvery, time.Minute)
+	def(&c.RetireEvery, 5*time.Second)
 	def(&c.KeepFor, time.Hour)
 	def(&c.ProposeTimeout, 5*time.Second)
+	if c.KeepEpochs == 0 {
+		c.KeepEpochs = 100
+	}
 	if c.Retired == nil {
 		c.Retired = func([]ledger.Retired) {}
 	}
@@ -135,7 +142,7 @@ func (f *Finisher) look(ctx context.Context, now time.Time) error {
 }
 
 func (f *Finisher) retire(ctx context.Context) error {
-	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds()}, func(r ledger.Result) {
+	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds(), KeepEpochs: f.c.KeepEpochs}, func(r ledger.Result) {
 		if len(r.Retired) > 0 {
 			f.c.Retired(r.Retired)
 		}

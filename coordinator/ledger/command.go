@@ -139,8 +139,13 @@ type Force struct {
 // Retire drops resolved history below the limits, lifts the floor of hand-run ids and returns the
 // state parts that no restore point of any scope names any longer. Now is Command.At.
 type Retire struct {
-	// KeepFor is how long resolved history stays readable, milliseconds.
+	// KeepFor is how long resolved history stays readable, milliseconds; of hand-run transactions
+	// also how long their ids are answered.
 	KeepFor int64
+	// KeepEpochs, when not 0, is the most resolved epochs of one scope that stay readable for that
+	// long, so that what a scope takes does not depend on how fast it goes. Its outcomes are
+	// answered for ever all the same.
+	KeepEpochs uint32
 }
 
 // Reshard changes the number of shards; only when all scopes are closed, proven and free of debts.

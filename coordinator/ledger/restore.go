@@ -109,7 +109,7 @@ func (m *Machine) retire(s *step, c *Command, b Retire) {
 	for _, id := range m.scopeIDs() {
 		sc := m.scopes[id]
 		if p := m.pipelines[id.Pipeline]; p != nil && len(sc.epoch) > 0 {
-			s.Retired = append(s.Retired, m.retireEpochs(sc, int(p.Settings.RestorePoints), before)...)
+			s.Retired = append(s.Retired, m.retireEpochs(sc, int(p.Settings.RestorePoints), before, b.KeepEpochs)...)
 		}
 		newest := sc.newest()
 		m.trimGenerations(sc, func(g *GenerationRecord) bool { return g != newest && g.ClosedAt <= before })
@@ -119,7 +119,7 @@ func (m *Machine) retire(s *step, c *Command, b Retire) {
 
 // retireEpochs strips the scope's old restore points of their votes, drops what is resolved and
 // old, and returns the parts that nothing names any longer.
-func (m *Machine) retireEpochs(sc *scope, keep int, before int64) []Retired {
+func (m *Machine) retireEpochs(sc *scope, keep int, before int64, most uint32) []Retired {
 	var parts []Retired
 	cut := sc.cut()
 	kept := make([]*epoch, 0, len(sc.epoch))
@@ -131,7 +131,8 @@ func (m *Machine) retireEpochs(sc *scope, keep int, before int64) []Retired {
 		if len(e.Votes) > 0 {
 			parts = append(parts, m.dropVotes(sc, e)...)
 		}
-		if e == cut || !m.droppable(e) || e.ProvenAt > before {
+		recent := e.ProvenAt > before && (most == 0 || i >= len(sc.epoch)-int(most))
+		if e == cut || !m.droppable(e) || recent {
 			kept = append(kept, e)
 			continue
 		}

@@ -20,7 +20,7 @@ import (
 //	decide p/0@1.1 a b[ro] [final]    in brackets: ro, thru=1, i=a9, h=name, part=x+y
 //	prove p/0@1.1 a/out committed|rolled-back · thru p/0@1.0 a 1 · sweep p/0 1 a/out
 //	force p/0@1.1 a/out accept-loss · writeoff p/0 1 a/out
-//	rewind p/0 1.1 · resume p/0 [1.1] · pin p/0 1.1 · unpin p/0 1.1 · retire 0
+//	rewind p/0 1.1 · resume p/0 [1.1] · pin p/0 1.1 · unpin p/0 1.1 · retire 0 [most=2]
 //	announce 1000:1 r s [deadline=5000] · commit 1000:1 r s · abort 1000:1
 //	show p/0 · outcome p/0@1.1 · todo · txns · cut p/0 · refs x · reopened p/0 · floor
 //
@@ -186,7 +186,8 @@ func (p *script) rest(verb string) Body {
 	case "pin", "unpin":
 		return Pin{Scope: p.scope(0), Epoch: p.epochAt(1), Unpin: verb == "unpin"}
 	case "retire":
-		return Retire{KeepFor: int64(p.num(0))}
+		most, _ := strconv.ParseUint(p.or("most", "0"), 10, 32)
+		return Retire{KeepFor: int64(p.num(0)), KeepEpochs: uint32(most)}
 	case "announce":
 		d, _ := strconv.ParseInt(p.or("deadline", "0"), 10, 64)
 		return Announce{Txn: p.txn(0), Branches: p.hand(false), Deadline: d}

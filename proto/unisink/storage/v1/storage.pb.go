@@ -2743,6 +2743,7 @@ func (x *Force) GetGeneration() uint64 {
 type Retire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	KeepForMs     int64                  `protobuf:"varint,1,opt,name=keep_for_ms,json=keepForMs,proto3" json:"keep_for_ms,omitempty"`
+	KeepEpochs    uint32                 `protobuf:"varint,2,opt,name=keep_epochs,json=keepEpochs,proto3" json:"keep_epochs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2780,6 +2781,13 @@ func (*Retire) Descriptor() ([]byte, []int) {
 func (x *Retire) GetKeepForMs() int64 {
 	if x != nil {
 		return x.KeepForMs
+	}
+	return 0
+}
+
+func (x *Retire) GetKeepEpochs() uint32 {
+	if x != nil {
+		return x.KeepEpochs
 	}
 	return 0
 }
@@ -3881,9 +3889,11 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\x05scope\x18\x05 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x05scope\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x06 \x01(\x04R\n" +
-	"generation\"(\n" +
+	"generation\"I\n" +
 	"\x06Retire\x12\x1e\n" +
-	"\vkeep_for_ms\x18\x01 \x01(\x03R\tkeepForMs\"Y\n" +
+	"\vkeep_for_ms\x18\x01 \x01(\x03R\tkeepForMs\x12\x1f\n" +
+	"\vkeep_epochs\x18\x02 \x01(\rR\n" +
+	"keepEpochs\"Y\n" +
 	"\aReshard\x12\x1a\n" +
 	"\bpipeline\x18\x01 \x01(\tR\bpipeline\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\x12\x16\n" +
