@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -260,7 +261,7 @@ func (s *scope) closed(final uint64, cause string) {
 		g.machine.Closed(s.now())
 	}
 	g.answer(final, decision{outcome: ledger.Committed})
-	g.answerAll(decision{outcome: ledger.Aborted, final: final, cause: cause})
+	g.answer(math.MaxUint64, decision{outcome: ledger.Aborted, final: final, cause: cause})
 	for _, gm := range g.members {
 		m := s.members[gm.Member]
 		if m == nil || !g.has(m) || m.stream == nil {

@@ -195,12 +195,11 @@ func (r *reign) run(ctx context.Context) {
 			r.work.Go(func() { s.run(ctx) })
 		case <-r.rescan:
 			for _, id := range r.needed() {
-				if s, isNew := r.enter(id); isNew {
+				s, isNew := r.enter(id)
+				if isNew {
 					r.work.Go(func() { s.run(ctx) })
-					r.exit(s)
-				} else {
-					r.exit(s)
 				}
+				r.exit(s)
 			}
 		}
 	}

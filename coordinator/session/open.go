@@ -159,9 +159,7 @@ func (s *scope) stop(m *member) {
 // stopAll tells everyone who is there that the pipeline has come to its stop.
 func (s *scope) stopAll() {
 	for _, m := range s.members {
-		if m.present() {
-			s.stop(m)
-		}
+		s.stop(m)
 	}
 }
 

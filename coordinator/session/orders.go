@@ -73,8 +73,7 @@ func inlineLimit(p ledger.Pipeline, members int) uint32 {
 	for _, m := range p.Members {
 		resources += len(m.Resources)
 	}
-	left := (entryBudget - resources*ledger.MaxHandle) / max(members, 1)
-	return uint32(min(max(left, 0), maxInline))
+	return uint32(min(max((entryBudget-resources*ledger.MaxHandle)/max(members, 1), 0), maxInline))
 }
 
 // orderRestore is a member's share of what the opening entry answered.

@@ -109,15 +109,6 @@ func (g *generation) answer(through uint64, d decision) {
 	}
 }
 
-func (g *generation) answerAll(d decision) {
-	for _, callers := range g.waiting {
-		for _, c := range callers {
-			c <- d
-		}
-	}
-	clear(g.waiting)
-}
-
 // entitled checks that an instance speaks for its member in a generation that is open, and tells
 // one whose generation is closed once more how it ended.
 func (s *scope) entitled(name, instance string, gen ledger.Generation) (*generation, error) {

@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"context"
+	"math"
 	"sync"
 	"time"
 
@@ -286,7 +287,7 @@ func (s *scope) abandon() {
 		m.drop(s.r.m.c.NotLeader())
 	}
 	if s.gen != nil {
-		s.gen.answerAll(decision{over: true})
+		s.gen.answer(math.MaxUint64, decision{over: true})
 	}
 }
 
