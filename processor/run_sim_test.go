@@ -90,7 +90,9 @@ func (w *world) run() (kill func(), ended <-chan error) {
 	}()
 	return func() {
 		cancel()
-		_ = <-done // why it ended is known
+		if err := <-done; err != nil && !errors.Is(err, context.Canceled) {
+			w.t.Errorf("run: %v", err)
+		}
 	}, done
 }
 

@@ -45,13 +45,14 @@ func (e *epochLoop) batch(ctx context.Context, b *stream.Batch, waited int64) er
 	if err := e.op.process(ctx, b, waited, e.out); err != nil {
 		return err
 	}
-	p := e.positions[b.Split]
-	if p == nil {
+	p, known := e.positions[b.Split]
+	if !known {
 		p = &place{}
 		e.positions[b.Split] = p
 	}
-	// The epoch is worth a barrier when a source moved, whatever became of the records.
-	moved := len(b.Records) > 0 || p.at.Offset != b.Next.Offset
+	// The epoch is worth a barrier when a source moved, whatever became of the records; or when a split
+	// has a position for the first time, which for a source that begins at "now" must not be lost.
+	moved := !known || len(b.Records) > 0 || p.at.Offset != b.Next.Offset
 	opaque := p.at.Opaque
 	if !bytes.Equal(opaque, b.Next.Opaque) {
 		opaque = bytes.Clone(b.Next.Opaque)

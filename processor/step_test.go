@@ -408,3 +408,21 @@ func judge(t *rapid.T, r *rig, made map[string]reading, within bool) {
 		t.Fatalf("%d records within the bound of their split were late", len(late))
 	}
 }
+
+func TestTheFirstPositionOfASplitIsKeptWithoutARecord(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	r := newRig(t, src, sums(t), "one", "two")
+	r.restart()
+	split := stream.Split{Resource: "in", ID: "0"}
+	now := &stream.Batch{Split: split, Next: stream.Position{Split: split, Opaque: []byte("topic id")}, HighWater: -1}
+	r.must(r.task.loop.batch(r.ctx, now, 0))
+	r.must(r.run.Await(r.ctx, func(work, _ bool, _ int64) bool { return work }))
+	r.epoch()
+	_, _, c := r.scope.Last()
+	if len(c.Positions) != 1 || c.Positions[0].Split != "0" || string(c.Positions[0].Opaque) != "topic id" {
+		t.Errorf("positions %+v", c.Positions)
+	}
+	if lag := r.task.loop.lag(); lag != -1 {
+		t.Errorf("lag %d of a split whose end is unknown", lag)
+	}
+}
