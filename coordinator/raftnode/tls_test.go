@@ -56,8 +56,8 @@ func tlsNode(t *testing.T, dir, node string, group map[string]string) Transport 
 	return network
 }
 
-// answer plays the main loop of a node.
-func answer(t *testing.T, to Transport) {
+// playMainLoop plays the main loop of a node.
+func playMainLoop(t *testing.T, to Transport) {
 	done := make(chan struct{})
 	t.Cleanup(func() { close(done) })
 	go func() {
@@ -83,7 +83,7 @@ func TestOnlyMembersOfTheGroupAreTalkedTo(t *testing.T) {
 	dir, foreign := certs(t, "n1", "n2", "n3"), certs(t, "n1", "n2")
 	server := map[string]string{} // filled below: the members as n2 knows them
 	to := tlsNode(t, dir, "n2", server)
-	answer(t, to)
+	playMainLoop(t, to)
 	here := string(to.LocalAddr())
 	server["n1"], server["n2"] = "elsewhere", here
 	right := map[string]string{"n1": "elsewhere", "n2": here, "n3": "elsewhere too"}
@@ -110,7 +110,7 @@ func TestAPlainOrSilentPeerIsRefusedAndHoldsUpNobody(t *testing.T) {
 	group := map[string]string{}
 	to := tlsNode(t, dir, "n2", group)
 	group["n1"], group["n2"] = "elsewhere", string(to.LocalAddr())
-	answer(t, to)
+	playMainLoop(t, to)
 	silent, err := net.Dial("tcp", string(to.LocalAddr()))
 	if err != nil {
 		t.Fatal(err)
