@@ -145,6 +145,52 @@ func TestP17_SurvivorCommitsThroughFinal(t *testing.T) {
 	}
 }
 
+// The close of the old generation was said on a stream that broke: what it decided is known from the
+// list of the next restore alone.
+func TestP17_ASupersededGenerationTouchesNothingByItself(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.epoch(7, 1, "decided")
+		v := get(t, "vote", st.voted)
+		st.epoch(7, 2, "not decided")
+		get(t, "vote", st.voted)
+		if _, err := st.run.Branch(t.Context(), "out"); err != nil {
+			t.Fatal(err)
+		}
+		// Time enough for a lane that would do wrong.
+		st.memory.SetHook(slowly(participanttest.CallDiscard, 5*time.Second))
+		st.hangUp()
+		get(t, "attach", st.attached)
+		st.welcome()
+		st.restore(&unisinkv1.Restore{Generation: 8, Unfinished: []*unisinkv1.Unfinished{{
+			Epoch: &unisinkv1.Epoch{Generation: 7, N: 1}, Member: "solo", Resource: "out", Handle: v.GetBranches()[0].GetHandle(),
+		}}})
+		want(t, "restored", commits(st.store), []string{"commit 7.1", "roll back 7.2"})
+		want(t, "readers see", st.store.Records(), []string{"decided"})
+	})
+}
+
+func TestS2_OnTheWayOutWhatIsPreparedStays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.epoch(7, 1, "prepared")
+		get(t, "vote", st.voted)
+		if _, err := st.run.Branch(t.Context(), "out"); err != nil {
+			t.Fatal(err)
+		}
+		st.memory.SetHook(slowly(participanttest.CallDiscard, 5*time.Second))
+		st.cancel()
+		<-st.done
+		want(t, "ended by hand", commits(st.store), nil)
+		want(t, "prepared", st.store.Prepared(), []string{"test.orders.0.solo.out.7.1"})
+		if l := get(t, "leave", st.left); l.GetGeneration() != 7 || l.GetCause() == "" {
+			t.Errorf("leave %v", l)
+		}
+	})
+}
+
 func TestP17_WhatIsDecidedIsFinishedWhileWaitingForRestore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)
@@ -262,6 +308,10 @@ func TestBarriersComeInOrderWithoutGapsEachOnce(t *testing.T) {
 		st.start(7, 8, false)
 		st.barrier(7, 1, false)
 		st.barrier(7, 3, false) // 2 was ordered by a leader that is gone
+		synctest.Wait()
+		if n := len(st.barriers); n != 3 {
+			t.Fatalf("%d barriers after 1 and 3 were ordered, want 3", n)
+		}
 		st.barrier(7, 2, false)
 		st.barrier(7, 3, false)
 		st.barrier(6, 4, false)

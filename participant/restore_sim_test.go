@@ -53,9 +53,15 @@ func blockFirstCommit(until <-chan struct{}) participanttest.Hook {
 // left prepares a branch as a process that is gone did, and returns its handle.
 func left(t *testing.T, store *participanttest.Store, name participant.BranchName, record string) participant.Handle {
 	t.Helper()
+	return leftBy(t, store, name, record, name.Resource)
+}
+
+// leftBy is left under the fence of some resource.
+func leftBy(t *testing.T, store *participanttest.Store, name participant.BranchName, record, fence string) participant.Handle {
+	t.Helper()
 	m := store.Process()
 	if err := m.Open(t.Context(), participant.Opening{
-		Namespace: name.Namespace, Scope: name.Scope(), Member: name.Member, Resource: name.Resource, Generation: name.Generation,
+		Namespace: name.Namespace, Scope: name.Scope(), Member: name.Member, Resource: fence, Generation: name.Generation,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -141,6 +147,9 @@ func TestRestoreCommitsExactlyWhatIsListed(t *testing.T) {
 				others = append(others, n)
 				left(t, st.store, n, "another's")
 			}
+			newer := own(9, 1) // than the ledger, which was restored from a backup
+			leftBy(t, st.store, newer, "newer", "another resource's fence")
+			others = append(others, newer)
 			left(t, st.store, own(1, 1), "dead")
 			st.restore(&unisinkv1.Restore{Generation: 3})
 			want(t, "rolled back", commits(st.store), []string{"roll back 1.1"})
