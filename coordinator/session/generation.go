@@ -33,6 +33,8 @@ type generation struct {
 	// again is when a failed proposal of the close, or of the last proofs, is made anew.
 	again   time.Time
 	waiting map[uint64][]chan<- decision
+	// turnedAway counts failed proposals of the next decision.
+	turnedAway int
 }
 
 // instance of the generation's member of a name; empty if it has none.

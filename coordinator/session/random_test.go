@@ -98,7 +98,7 @@ func (c *chaos) connect() {
 func (c *chaos) strike() {
 	member := c.members[c.r.IntN(len(c.members))]
 	r := c.alive[member]
-	switch c.r.IntN(6) {
+	switch c.r.IntN(7) {
 	case 0: // killed, and started again by its supervisor
 		r.die()
 		time.Sleep(time.Duration(c.r.IntN(4000)) * time.Millisecond) // of the bubble
@@ -130,6 +130,10 @@ func (c *chaos) strike() {
 		c.lead()
 	case 5:
 		c.faults(c.r.IntN(2) == 0)
+	case 6: // the log is slow
+		c.log.mu.Lock()
+		c.log.delay = time.Duration(1+c.r.IntN(500)) * time.Millisecond
+		c.log.mu.Unlock()
 	}
 }
 
@@ -177,6 +181,9 @@ func (c *chaos) faults(on bool) {
 
 func (c *chaos) heal() {
 	c.faults(false)
+	c.log.mu.Lock()
+	c.log.delay = time.Millisecond
+	c.log.mu.Unlock()
 	time.Sleep(2 * time.Second) // of the bubble
 	for _, m := range c.members {
 		c.revive(m)

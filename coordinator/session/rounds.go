@@ -14,6 +14,10 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
+// maxTurnedAway proposals of an epoch may fail before the generation is closed: a decision that the
+// log does not take, since it is too large for instance, must not be tried for ever. It is about ten seconds.
+const maxTurnedAway = 100
+
 // decision is the answer to a Decide.
 type decision struct {
 	outcome ledger.Outcome
@@ -56,6 +60,10 @@ func (s *scope) proposeDecide(ctx context.Context, g *generation, b ledger.Decid
 		}
 		switch {
 		case err != nil:
+			if g.turnedAway++; g.turnedAway >= maxTurnedAway && !s.r.m.c.Unknown(err) {
+				s.close(ctx, g, "epoch "+b.Epoch.String()+" cannot be proposed: "+err.Error())
+				return
+			}
 			s.obey(ctx, g, g.machine.ProposalFailed(n, s.r.m.c.Unknown(err), s.now()))
 			return
 		case res.OK():
@@ -79,7 +87,7 @@ func (s *scope) decided(ctx context.Context, g *generation, n uint64, final bool
 	if n <= g.final {
 		return
 	}
-	g.final, g.opened = n, nil
+	g.final, g.opened, g.turnedAway = n, nil, 0
 	s.seen.newest.Final = n
 	s.decidedAt = time.Now()
 	g.answer(n, decision{outcome: ledger.Committed})

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -291,6 +292,32 @@ func TestMemberThatCannotRestoreEndsTheGenerationBeforeAnybodyStarts(t *testing.
 		if n := w.log.count("CloseGeneration"); n != 1 {
 			t.Errorf("%d closes", n)
 		}
+		cancel()
+		source.cut()
+		sink.cut()
+		w.fall()
+	})
+}
+
+func TestDecisionThatTheLogNeverTakesEndsTheGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		ctx, cancel := context.WithCancel(t.Context())
+		source, sink := running(ctx, w)
+		w.log.mu.Lock()
+		w.log.fault = func(c ledger.Command) (error, bool) {
+			if _, ok := c.Body.(ledger.Decide); ok {
+				return errors.New("too large"), false
+			}
+			return nil, false
+		}
+		w.log.mu.Unlock()
+		for _, l := range []*link{source, sink} {
+			if _, err := l.voteFor(yes(l.req.GetMember(), 1, 1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sink.expect("close 1 at 0: epoch 1.1 cannot be proposed: too large")
 		cancel()
 		source.cut()
 		sink.cut()
