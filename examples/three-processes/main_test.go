@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -79,62 +78,4 @@ func within(limit time.Duration, holds func() bool) bool {
 		}
 	}
 	return true
-}
-
-// crew starts processes from one thread that lives as long as the test: on Linux a child dies with
-// the thread that started it, and the runtime ends threads as it likes.
-type crew struct{ requests chan func() }
-
-func newCrew(t *testing.T) *crew {
-	c := &crew{requests: make(chan func())}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		for f := range c.requests {
-			f()
-		}
-	}()
-	t.Cleanup(func() { close(c.requests); <-done })
-	return c
-}
-
-// proc is one process.
-type proc struct {
-	name string
-	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // of Wait, once done
-}
-
-// start runs a program whose output is added to the file log.
-func (c *crew) start(name, log, exe string, args ...string) (*proc, error) {
-	out, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	p := &proc{name: name, cmd: exec.Command(exe, args...), done: make(chan struct{})} //nolint:noctx // it is ended by signals, as the tests are about
-	p.cmd.Stdout, p.cmd.Stderr, p.cmd.SysProcAttr = out, out, childAttr()
-	started := make(chan error)
-	c.requests <- func() { started <- p.cmd.Start() }
-	err = <-started
-	_ = out.Close() // the child has its own
-	if err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	go func() {
-		p.err = p.cmd.Wait()
-		close(p.done)
-	}()
-	return p, nil
-}
-
-func (p *proc) alive() bool {
-	select {
-	case <-p.done:
-		return false
-	default:
-		return true
-	}
 }

@@ -9,13 +9,16 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
+// shortLease is the lease where members are paused for longer than that.
+const shortLease = time.Second
+
 // hits is how often a scenario may be repeated until its hit has landed.
 const hits = 4
 
 // TestMembersKilledAndPausedInTurn: whatever happens to one of the three processes, the other two
 // stay, all go back to the same restore point, and every record is in the output once.
 func TestMembersKilledAndPausedInTurn(t *testing.T) {
-	s := newSystem(t)
+	s := newSystem(t, shortLease)
 	for _, name := range []string{memberSource, memberWindow, memberSink} {
 		s.untilLanded(t, "kill -9 of the "+name, name, func() strike { return s.killMember(t, name) })
 	}
@@ -69,7 +72,7 @@ func (s *system) pauseMember(t *testing.T, name string) strike {
 	// The generation is closed without it, and no other begins.
 	eventually(t, patience, "the lease of the "+name+" to end", func() bool {
 		sc := s.scope(t)
-		return sc != nil && !sc.GetOpen() && time.Since(k.at) > testLease+testLease/2
+		return sc != nil && !sc.GetOpen() && time.Since(k.at) > shortLease+shortLease/2
 	})
 	kick(t, p, syscall.SIGCONT)
 	s.awaitProgress(t, generation)
@@ -77,29 +80,29 @@ func (s *system) pauseMember(t *testing.T, name string) strike {
 	return k
 }
 
-// TestLeaderKilledInMidRound: the next leader decides the round with the votes repeated, and no
-// member ends.
-func TestLeaderKilledInMidRound(t *testing.T) {
-	s := newSystem(t)
-	decided := false
-	for range hits {
-		s.untilLanded(t, "kill -9 of the leader", "", func() strike {
-			k := s.killLeader(t)
-			s.examine(t, &k)
-			decided = decided || k.landed() && k.decided
-			return k
-		})
-		if decided {
-			break
-		}
-	}
-	if !decided {
-		t.Errorf("in %d kills of the leader no open round was decided by the next one", hits)
-	}
-	s.allNodesKilled(t)
+// TestNodesKilledInMidRound: when the leader dies the next one decides the round with the votes
+// repeated, when all nodes die the members wait, and in both cases none of them ends.
+func TestNodesKilledInMidRound(t *testing.T) {
+	s := newSystem(t, 3*time.Second)
+	s.untilDecided(t, "kill -9 of the leader", s.killLeader)
+	s.untilDecided(t, "kill -9 of all nodes", s.killAllNodes)
 	s.stopAndGoOn(t)
 	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_DRAINING)
 	s.verify(t)
+}
+
+// untilDecided repeats a scenario until a round that it hit was decided afterwards: the votes that
+// had been given to the dead were counted.
+func (s *system) untilDecided(t *testing.T, what string, scenario func(*testing.T) strike) {
+	t.Helper()
+	for range hits {
+		var k strike
+		s.untilLanded(t, what, "", func() strike { k = scenario(t); return k })
+		if s.examine(t, &k); k.decided && !k.decidedTooEarly {
+			return
+		}
+	}
+	t.Fatalf("%s: in %d tries no round that was open was decided afterwards", what, hits)
 }
 
 func (s *system) killLeader(t *testing.T) strike {
@@ -107,52 +110,53 @@ func (s *system) killLeader(t *testing.T) strike {
 	before := s.scope(t)
 	var struck *node
 	k := s.strikeAt(t, func(leader *node) {
-		kick(t, leader.proc, syscall.SIGKILL)
+		kick(t, leader.Process, syscall.SIGKILL)
 		struck = leader
 	})
-	<-struck.done
+	<-struck.Done()
 	// The two that are left go on without it.
-	s.awaitDecided(t, "decisions of the next leader", func(g, n uint64) bool {
-		return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
-	})
+	s.awaitGoingOn(t, before)
 	s.startNode(t, struck)
 	s.roles(t)
 	return k
 }
 
-// allNodesKilled: without any coordinator the members wait, held back by their connections, and go
+// killAllNodes: without any coordinator the members wait, held back by their connections, and go
 // on when it is there again.
-func (s *system) allNodesKilled(t *testing.T) {
+func (s *system) killAllNodes(t *testing.T) strike {
 	t.Helper()
-	s.untilLanded(t, "kill -9 of all nodes", "", func() strike {
-		before := s.scope(t)
-		k := s.strikeAt(t, func(*node) {
-			for _, n := range s.nodes {
-				kick(t, n.proc, syscall.SIGKILL)
-			}
-		})
+	before := s.scope(t)
+	k := s.strikeAt(t, func(*node) {
 		for _, n := range s.nodes {
-			<-n.done
+			kick(t, n.Process, syscall.SIGKILL)
 		}
-		var stands int64
-		since := time.Now()
-		eventually(t, patience, "the source to be held back", func() bool {
-			if now := s.sent(t); now != stands {
-				stands, since = now, time.Now()
-			}
-			return time.Since(since) > testLease+testLease/2
-		})
-		t.Logf("held back at record %d after %s", stands, time.Since(k.at).Round(time.Millisecond))
-		for _, n := range s.nodes {
-			s.startNode(t, n)
-		}
-		s.awaitDecided(t, "decisions once the nodes are back", func(g, n uint64) bool {
-			return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
-		})
-		eventually(t, patience, "the source to go on", func() bool { return s.sent(t) > stands })
-		t.Logf("generation %d before, %d after", before.GetGeneration(), s.scope(t).GetGeneration())
-		return k
 	})
+	for _, n := range s.nodes {
+		<-n.Done()
+	}
+	stands, since := int64(-1), time.Now()
+	eventually(t, patience, "the source to be held back", func() bool {
+		if now := s.sent(t); now != stands {
+			stands, since = now, time.Now()
+		}
+		return time.Since(since) > time.Second
+	})
+	t.Logf("held back at record %d after %s", stands, since.Sub(k.at).Round(time.Millisecond))
+	for _, n := range s.nodes {
+		s.startNode(t, n)
+	}
+	s.awaitGoingOn(t, before)
+	eventually(t, patience, "the source to go on", func() bool { return s.sent(t) > stands })
+	return k
+}
+
+// awaitGoingOn waits until more is decided than before, in the same generation or in another.
+func (s *system) awaitGoingOn(t *testing.T, before *unisinkv1.ScopeStatus) {
+	t.Helper()
+	s.awaitDecided(t, "more decisions", func(g, n uint64) bool {
+		return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
+	})
+	t.Logf("generation %d before, %d after", before.GetGeneration(), s.scope(t).GetGeneration())
 }
 
 // stopAndGoOn: a stop keeps open windows, and the next processes go on with them.

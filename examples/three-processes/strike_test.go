@@ -71,8 +71,8 @@ func (s *system) tryStrike(t *testing.T, hit func(leader *node)) (strike, bool) 
 		at = time.UnixMicro(e.GetAtUs())
 	}
 	for _, f := range followers {
-		kick(t, f.proc, syscall.SIGSTOP)
-		defer kick(t, f.proc, syscall.SIGCONT)
+		kick(t, f.Process, syscall.SIGSTOP)
+		defer kick(t, f.Process, syscall.SIGCONT)
 	}
 	paused := time.Now()
 	release := time.AfterFunc(holdRound, cancel)
@@ -105,11 +105,11 @@ func (s *system) roles(t *testing.T) (leader *node, followers []*node) {
 			switch {
 			case n.id == st.GetLeader():
 				leader = n
-			case n.alive():
+			case n.Alive():
 				followers = append(followers, n)
 			}
 		}
-		return leader != nil && leader.alive() && len(followers) == 2
+		return leader != nil && leader.Alive() && len(followers) == 2
 	})
 	return leader, followers
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/file"
+	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -25,7 +25,6 @@ import (
 const (
 	pipelineName = "three"
 	testEpoch    = 100 * time.Millisecond
-	testLease    = time.Second
 	testRate     = 2000
 	// patience is for what takes a second or two on an idle machine.
 	patience = 30 * time.Second
@@ -34,7 +33,7 @@ const (
 // node is one coordinator node.
 type node struct {
 	id, client, raft string
-	*proc
+	*child.Process
 }
 
 // worker is one member of the pipeline under its supervisor.
@@ -43,14 +42,14 @@ type worker struct {
 	args []string
 
 	mu     sync.Mutex // guards the rest
-	now    *proc
+	now    *child.Process
 	starts int
 	over   bool // ended without an error: the pipeline was stopped
 }
 
 // system is three nodes, three members, and what they write.
 type system struct {
-	*crew
+	crew     *child.Crew
 	dir, out string
 	stage    string
 	server   string
@@ -62,17 +61,17 @@ type system struct {
 }
 
 // newSystem starts everything and waits until epochs are decided. It ends with the test.
-func newSystem(t *testing.T) *system {
+func newSystem(t *testing.T, lease time.Duration) *system {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts six processes")
 	}
-	s := &system{crew: newCrew(t), dir: t.TempDir(), workers: map[string]*worker{}, quit: make(chan struct{})}
+	s := &system{crew: child.New(), dir: t.TempDir(), workers: map[string]*worker{}, quit: make(chan struct{})}
 	s.stage, s.server = build(t)
 	s.out = filepath.Join(s.dir, "out")
 	t.Cleanup(func() { s.end(t) })
 	s.startNodes(t)
-	if err := run(t.Context(), []string{"declare", "--coordinator", s.coordinators(), "--epoch", testEpoch.String(), "--lease", testLease.String()}, os.Stderr); err != nil {
+	if err := run(t.Context(), []string{"declare", "--coordinator", s.coordinators(), "--epoch", testEpoch.String(), "--lease", lease.String()}, os.Stderr); err != nil {
 		t.Fatal(err)
 	}
 	windowAt, sinkAt := freeAddress(t), freeAddress(t)
@@ -115,12 +114,14 @@ func (s *system) startNodes(t *testing.T) {
 
 func (s *system) startNode(t *testing.T, n *node) {
 	t.Helper()
-	p, err := s.start(n.id, s.log(n.id), s.server, "serve", "--node", n.id, "--data", filepath.Join(s.dir, n.id),
-		"--client", n.client, "--raft", n.raft, "--log-level", "debug", "--log-format", "json")
+	p, err := s.crew.Start(child.Spec{Name: n.id, Log: s.log(n.id), Path: s.server, Args: []string{
+		"serve", "--node", n.id, "--data", filepath.Join(s.dir, n.id),
+		"--client", n.client, "--raft", n.raft, "--log-level", "debug", "--log-format", "json",
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.proc = p
+	n.Process = p
 }
 
 func (s *system) log(name string) string { return filepath.Join(s.dir, name+".log") }
@@ -144,22 +145,21 @@ func (s *system) startWorkers() {
 
 func (s *system) supervise(w *worker) {
 	for {
-		p, err := s.start(w.name, s.log(w.name), s.stage, append([]string{w.name, "-v", "--coordinator", s.coordinators()}, w.args...)...)
+		p, err := s.crew.Start(child.Spec{Name: w.name, Log: s.log(w.name), Path: s.stage,
+			Args: append([]string{w.name, "-v", "--coordinator", s.coordinators()}, w.args...)})
 		if err != nil {
-			return // seen as a member that never comes
+			return // the test has ended; else it is seen as a member that never comes
 		}
 		w.mu.Lock()
 		w.now = p
 		w.starts++
 		w.mu.Unlock()
 		select {
-		case <-p.done:
+		case <-p.Done():
 		case <-s.quit:
-			_ = p.cmd.Process.Kill() // it may have ended
-			<-p.done
 			return
 		}
-		if p.err == nil {
+		if p.Err() == nil {
 			w.mu.Lock()
 			w.over = true
 			w.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *system) supervise(w *worker) {
 }
 
 // process is the member's present process.
-func (w *worker) process() *proc {
+func (w *worker) process() *child.Process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.now
@@ -201,11 +201,8 @@ func (s *system) starts(but string) map[string]int {
 func (s *system) end(t *testing.T) {
 	close(s.quit)
 	s.group.Wait()
-	for _, n := range s.nodes {
-		if n.proc != nil {
-			_ = n.cmd.Process.Kill() // it may have ended
-			<-n.done
-		}
+	if err := s.crew.End(); err != nil {
+		t.Error(err)
 	}
 	if !t.Failed() {
 		return
@@ -311,11 +308,11 @@ func (s *system) sent(t *testing.T) int64 {
 	return 0
 }
 
-// kick sends sig to a process that is there.
-func kick(t *testing.T, p *proc, sig syscall.Signal) {
+// kick sends a signal to a process.
+func kick(t *testing.T, p *child.Process, sig syscall.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		t.Fatalf("send %s to %s: %v", sig, p.name, err)
+	if err := p.Signal(sig); err != nil {
+		t.Fatal(err)
 	}
 }
 
