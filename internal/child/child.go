@@ -1,6 +1,7 @@
 package child
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,7 +9,6 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 )
 
 // Spec says what is started.
@@ -181,18 +181,16 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop asks it with s to end, waking it if it is paused, and returns when it has ended. It is
-// killed, which is an error, when that takes longer than wait.
-func (p *Process) Stop(s syscall.Signal, wait time.Duration) error {
+// Stop asks it with s to end, waking it if it is paused, and returns when it has ended. When ctx
+// ends first it is killed, which is an error.
+func (p *Process) Stop(ctx context.Context, s syscall.Signal) error {
 	if err := errors.Join(p.Signal(s), p.Signal(syscall.SIGCONT)); err != nil {
 		return err
 	}
-	t := time.NewTimer(wait)
-	defer t.Stop()
 	select {
 	case <-p.done:
 		return nil
-	case <-t.C:
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s did not end after a %s and was killed: %w", p.name, s, context.Cause(ctx)), p.Kill())
 	}
-	return errors.Join(fmt.Errorf("%s did not end within %s of a %s and was killed", p.name, wait, s), p.Kill())
 }

@@ -2,6 +2,7 @@ package child_test
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -97,7 +98,7 @@ func TestEndLeavesNoProcess(t *testing.T) {
 func TestStopAsksFirstAndKillsWhoDoesNotListen(t *testing.T) {
 	_, start := crew(t)
 	polite := start("trap 'exit 7' TERM", true)
-	if err := polite.Stop(syscall.SIGTERM, time.Minute); err != nil {
+	if err := polite.Stop(t.Context(), syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 	var exit *exec.ExitError
@@ -105,7 +106,9 @@ func TestStopAsksFirstAndKillsWhoDoesNotListen(t *testing.T) {
 		t.Errorf("ended with %v, want its own exit code 7", polite.Err())
 	}
 	deaf := start("trap '' TERM", true)
-	err := deaf.Stop(syscall.SIGTERM, 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	err := deaf.Stop(ctx, syscall.SIGTERM)
 	if err == nil || !strings.Contains(err.Error(), "was killed") {
 		t.Errorf("stopped with %v", err)
 	}
@@ -120,7 +123,7 @@ func TestStopWakesWhoIsPaused(t *testing.T) {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.Stop(syscall.SIGTERM, time.Minute); err != nil {
+	if err := p.Stop(t.Context(), syscall.SIGTERM); err != nil {
 		t.Error(err)
 	}
 }
