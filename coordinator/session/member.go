@@ -105,7 +105,7 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 // detached takes in that a stream has ended on the other side. The holder keeps its lease: it may
 // only have lost its connection.
 func (s *scope) detached(ctx context.Context, a *stream) {
-	a.end(nil)
+	theirs := a.end(nil) // else this leader ended it, which says nothing of the process
 	m := s.members[a.req.GetMember()]
 	if m == nil {
 		return
@@ -119,7 +119,7 @@ func (s *scope) detached(ctx context.Context, a *stream) {
 	if m.stream != a {
 		return
 	}
-	m.stream, m.sawEnd = nil, true
+	m.stream, m.sawEnd = nil, theirs
 	if g := s.gen; g != nil && g.machine != nil && g.has(m) {
 		s.obey(ctx, g, g.machine.Detached(m.name, s.now()))
 	}

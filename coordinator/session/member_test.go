@@ -161,6 +161,31 @@ func TestMemberThatDoesNotReadItsOrdersLosesItsLease(t *testing.T) {
 	})
 }
 
+func TestP23_StreamThatTheLeaderEndedSaysNothingOfTheProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		ctx, cancel := context.WithCancel(t.Context())
+		source, sink := running(ctx, w)
+		for range maxQueue + 200 { // nobody reads so many orders in no time
+			w.now().Retired([]ledger.Retired{{Scope: scope0, Member: "sink", Part: "p"}})
+			synctest.Wait()
+		}
+		for len(sink.out) > 0 {
+			<-sink.out
+		}
+		sink.ended(grpcerr.Slow)
+		twin := w.attach(attachRequest("sink", "twin"), 100)
+		twin.quiet(2 * time.Second)
+		if g := w.newest(); g.Generation != 1 || !g.Open {
+			t.Errorf("generation %d, open %v: the twin has ended it", g.Generation, g.Open)
+		}
+		cancel()
+		source.cut()
+		twin.cut()
+		w.fall()
+	})
+}
+
 func TestLeaveClosesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")

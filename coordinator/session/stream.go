@@ -55,14 +55,17 @@ func (a *stream) push(o *unisinkv1.Order) {
 	a.notify()
 }
 
-// end lets the stream end with err behind what is queued. The first end counts.
-func (a *stream) end(err error) {
+// end lets the stream end with err behind what is queued. The first end counts; it reports
+// whether this is it.
+func (a *stream) end(err error) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !a.ended {
-		a.ended, a.err = true, err
-		a.notify()
+	if a.ended {
+		return false
 	}
+	a.ended, a.err = true, err
+	a.notify()
+	return true
 }
 
 func (a *stream) notify() {
