@@ -21,32 +21,61 @@ type epoch struct {
 	sink          string
 }
 
-func (c *comparison) sink(ctx context.Context, s *Sink) error {
-	seen := make(map[windowID]int)
-	err := s.Reader.Read(ctx, func(o Output) error {
+// contents is what one sink holds.
+type contents struct {
+	sink *Sink
+	seen map[windowID]int
+	// early are results of windows that the watermark had not reached.
+	early []early
+}
+
+type early struct {
+	id     windowID
+	fields map[string]any
+	output Output // without its slices
+}
+
+func (c *comparison) read(ctx context.Context, s *Sink) (*contents, error) {
+	in := &contents{sink: s, seen: make(map[windowID]int)}
+	return in, s.Reader.Read(ctx, func(o Output) error {
 		id, fields, torn := parse(s, &o)
 		if torn != "" {
 			c.report.Different = append(c.report.Different, Case{Sink: s.Name, Key: o.Place, Why: torn})
 			return nil
 		}
-		seen[id]++
-		switch seen[id] {
+		in.seen[id]++
+		switch in.seen[id] {
 		case 1:
+			if c.e.windows[id] != nil && c.e.due(id) == mustNotFire {
+				o.Key, o.Value = nil, nil
+				in.early = append(in.early, early{id, fields, o})
+				return nil
+			}
 			c.result(s, id, fields, &o)
 		case 2:
 			c.report.Doubled = append(c.report.Doubled, c.label(s, id, "again at "+o.Place))
 		}
 		return nil
 	})
-	if err != nil {
-		return err
+}
+
+func (c *comparison) anyEarly(read []*contents) bool {
+	return slices.ContainsFunc(read, func(in *contents) bool { return len(in.early) > 0 })
+}
+
+// settle judges the early results of a sink, now that it is known whether the pipeline was drained,
+// and says what is missing.
+func (c *comparison) settle(in *contents) {
+	s := in.sink
+	for i := range in.early {
+		c.result(s, in.early[i].id, in.early[i].fields, &in.early[i].output)
 	}
 	for id, w := range c.e.windows {
-		if seen[id] > 0 {
+		if in.seen[id] > 0 {
 			continue
 		}
 		switch d := c.e.due(id); {
-		case d == mustNotFire:
+		case d == mustNotFire, d == mayFireLater:
 		case w.unsure != "":
 			c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, "it is not there; "+w.unsure))
 		case d == mayFire || c.e.p.Idle && len(c.e.splits) > 1:
@@ -55,7 +84,6 @@ func (c *comparison) sink(ctx context.Context, s *Sink) error {
 			c.report.Missing = append(c.report.Missing, c.label(s, id, "it is not there"))
 		}
 	}
-	return nil
 }
 
 // result judges the first output of a window.

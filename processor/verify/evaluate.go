@@ -27,9 +27,24 @@ type want struct {
 
 // track is what is known of one split after a replay of its records so far.
 type track struct {
+	last progress
+	// cut is the progress at the cut, which stands before offset at.
+	cut   progress
+	at    int64
+	ended bool
+}
+
+// progress is how far a split's event time has come.
+type progress struct {
 	spoken bool
 	newest int64 // largest event time
-	ended  bool
+}
+
+func (p progress) watermark(disorder int64) int64 {
+	if !p.spoken {
+		return math.MinInt64
+	}
+	return p.newest - disorder
 }
 
 // evaluator replays the source, split by split.
@@ -41,23 +56,32 @@ type evaluator struct {
 	unknown []Case
 
 	records, filtered, late, skipped int
-	// Windows that end at or before low have fired, those that end after high have not.
-	low, high int64
+	// Windows that end at or before low have fired at the cut, those that end after high have not;
+	// those that end after newest had not fired when the newest epoch was decided.
+	low, high, newest int64
 }
 
 func newEvaluator(p Pipeline, cut Cut) *evaluator {
 	e := &evaluator{p: p, size: p.Window.Milliseconds(), splits: map[stream.Split]*track{}, windows: map[windowID]*want{}}
 	for _, at := range cut.Positions {
-		e.splits[at.Split] = &track{ended: slices.Contains(cut.Ended, at.Split)}
+		e.splits[at.Split] = &track{at: at.Offset, ended: slices.Contains(cut.Ended, at.Split)}
+	}
+	for _, at := range cut.Newest {
+		if e.splits[at.Split] == nil { // new since the cut
+			e.splits[at.Split] = &track{}
+		}
 	}
 	return e
 }
 
 func (e *evaluator) record(split stream.Split, r *stream.Record) error {
-	e.records++
 	t := e.splits[split]
 	if t == nil {
 		return fmt.Errorf("a record of split %q, which the cut does not name", split.ID)
+	}
+	if r.Offset < t.at {
+		e.records++
+		defer func() { t.cut = t.last }()
 	}
 	fields, at, err := e.decode(r)
 	if err != nil {
@@ -74,15 +98,12 @@ func (e *evaluator) record(split stream.Split, r *stream.Record) error {
 			return nil
 		}
 	}
-	mark := int64(math.MinInt64)
-	if t.spoken {
-		mark = t.newest - e.p.Disorder.Milliseconds()
-	}
+	mark := t.last.watermark(e.p.Disorder.Milliseconds())
 	if pass || !e.p.WhereFirst {
-		if !t.spoken || at > t.newest {
-			t.newest = at
+		if !t.last.spoken || at > t.last.newest {
+			t.last.newest = at
 		}
-		t.spoken = true
+		t.last.spoken = true
 	}
 	if !pass {
 		e.filtered++
@@ -128,19 +149,21 @@ func (e *evaluator) bad(r *stream.Record, err error) {
 	}
 }
 
-// close takes the watermark at the cut. Without idle splits it is known while some split goes on;
-// else it lies somewhere between the slowest split and the fastest.
+// close takes the watermark at the cut and at the newest epoch. Without idle splits it is known
+// while some split goes on; else it lies somewhere between the slowest split and the fastest.
 func (e *evaluator) close(drained bool) {
 	if drained {
-		e.low, e.high = math.MaxInt64, math.MaxInt64
+		e.low, e.high, e.newest = math.MaxInt64, math.MaxInt64, math.MaxInt64
 		return
 	}
+	e.low, e.high = e.bounds(func(t *track) progress { return t.cut })
+	_, e.newest = e.bounds(func(t *track) progress { return t.last })
+}
+
+func (e *evaluator) bounds(of func(*track) progress) (low, high int64) {
 	slowest, fastest, going := int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64)
 	for _, t := range e.splits {
-		mark := int64(math.MinInt64)
-		if t.spoken {
-			mark = t.newest - e.p.Disorder.Milliseconds()
-		}
+		mark := of(t).watermark(e.p.Disorder.Milliseconds())
 		slowest, fastest = min(slowest, mark), max(fastest, mark)
 		if !t.ended {
 			going = min(going, mark)
@@ -148,11 +171,11 @@ func (e *evaluator) close(drained bool) {
 	}
 	switch {
 	case len(e.splits) == 0:
-		e.low, e.high = math.MinInt64, math.MinInt64
+		return math.MinInt64, math.MinInt64
 	case !e.p.Idle && going < math.MaxInt64:
-		e.low, e.high = going, going
+		return going, going
 	default:
-		e.low, e.high = slowest, fastest
+		return slowest, fastest
 	}
 }
 
@@ -161,6 +184,7 @@ type due uint8
 const (
 	mustFire due = iota + 1
 	mayFire
+	mayFireLater // not by the cut, but by the newest epoch
 	mustNotFire
 )
 
@@ -170,6 +194,8 @@ func (e *evaluator) due(id windowID) due {
 		return mustFire
 	case end <= e.high:
 		return mayFire
+	case end <= e.newest:
+		return mayFireLater
 	}
 	return mustNotFire
 }

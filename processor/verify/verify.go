@@ -36,6 +36,15 @@ type Cut struct {
 	// Positions of every split of the source, with offset 0 for one that never had a record: it holds
 	// every window back, and without it windows look missing that were right not to fire.
 	Positions []stream.Position
+	// Newest is how far the newest decided epoch had read after the outputs' extent was fixed, for a
+	// pipeline that goes on meanwhile: windows that fired between Positions and Newest may be there,
+	// and are judged if they are. Nil: nothing went on.
+	Newest []stream.Position
+	// Final: the epoch ended a stop or a drain, and nothing went on since. Which of the two is seen in
+	// the sinks: if one holds a window that the watermark had not reached, it was a drain, and then
+	// all must hold all. (A drain that lost every such window in every sink looks like a stop; who
+	// knows that it was a drain says Drained.)
+	Final bool
 	// Drained: everything has fired, because the epoch drained the pipeline or the source has ended. (What
 	// an earlier drain fired, and the pipeline then went on behind, is not known here: records that
 	// came late for it look missing.)
@@ -133,7 +142,11 @@ func Run(ctx context.Context, p Pipeline, source SourceReader, sinks []Sink, cut
 		return Report{}, fmt.Errorf("verify: window size %v is less than a millisecond", p.Window)
 	}
 	e := newEvaluator(p, cut)
-	if err := source.Read(ctx, cut.Positions, e.record); err != nil {
+	to := cut.Positions
+	if cut.Newest != nil {
+		to = cut.Newest
+	}
+	if err := source.Read(ctx, to, e.record); err != nil {
 		return Report{}, fmt.Errorf("verify: read the source: %w", err)
 	}
 	e.close(cut.Drained)
@@ -141,6 +154,17 @@ func Run(ctx context.Context, p Pipeline, source SourceReader, sinks []Sink, cut
 		Records: e.records, Filtered: e.filtered, Late: e.late, Skipped: e.skipped,
 		Missing: []Case{}, Doubled: []Case{}, Different: []Case{}, Undeterminable: []Case{},
 	}}
+	c.report.Undeterminable = append(c.report.Undeterminable, e.unknown...)
+	read := make([]*contents, len(sinks))
+	for i := range sinks {
+		var err error
+		if read[i], err = c.read(ctx, &sinks[i]); err != nil {
+			return Report{}, fmt.Errorf("verify: read sink %q: %w", sinks[i].Name, err)
+		}
+	}
+	if cut.Final && c.anyEarly(read) {
+		e.close(true)
+	}
 	for id := range e.windows {
 		if e.due(id) == mustFire {
 			c.report.Windows++
@@ -148,11 +172,8 @@ func Run(ctx context.Context, p Pipeline, source SourceReader, sinks []Sink, cut
 			c.report.Open++
 		}
 	}
-	c.report.Undeterminable = append(c.report.Undeterminable, e.unknown...)
-	for i := range sinks {
-		if err := c.sink(ctx, &sinks[i]); err != nil {
-			return Report{}, fmt.Errorf("verify: read sink %q: %w", sinks[i].Name, err)
-		}
+	for _, in := range read {
+		c.settle(in)
 	}
 	return c.finish(), nil
 }

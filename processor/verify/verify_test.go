@@ -329,3 +329,62 @@ func pipeline(t *testing.T, docs script, names []string, disorder int64, lives, 
 	}
 	return got, cut
 }
+
+// ahead is a pipeline that goes on while it is verified: proven up to five and two records, decided
+// up to the end.
+func ahead() (s script, cut verify.Cut) {
+	s = script{
+		"0": append(slices.Clone(shop["0"]), order("ada", 3600, 4), order("bob", 4700, 2)),
+		"1": append(slices.Clone(shop["1"]), order("cyd", 3900, 8), order("cyd", 4800, 8)),
+	}
+	cut = s.cut()
+	cut.Newest = slices.Clone(cut.Positions)
+	for i := range cut.Positions {
+		cut.Positions[i].Offset = map[string]int64{"0": 5, "1": 3}[cut.Positions[i].Split.ID]
+	}
+	return s, cut
+}
+
+func TestWhatFiredSinceTheCutMayBeThereAndIsJudged(t *testing.T) {
+	s, cut := ahead()
+	r := run(t, totals, s, cut, sink("topic", right), sink("files", right))
+	if r.Verdict != verify.Clean || r.Records != 8 || r.Windows != 5 {
+		t.Errorf("nothing of the newer epochs is there: %+v", r)
+	}
+	more := append(slices.Clone(right), total("bob", 2000, 1, 3), total("cyd", 2000, 1, 1), total("ada", 3000, 1, 4))
+	r = run(t, totals, s, cut, sink("topic", more), sink("files", right))
+	if r.Verdict != verify.Clean || r.Records != 8 || r.Windows != 5 {
+		t.Errorf("one sink is ahead: %+v", r)
+	}
+	for what, bad := range map[string]outputs{
+		"altered":   append(slices.Clone(right), total("bob", 2000, 1, 4)),
+		"too early": append(slices.Clone(right), total("bob", 4000, 1, 2)),
+	} {
+		if r = run(t, totals, s, cut, sink("topic", bad)); r.Verdict != verify.Broken || len(r.Different) != 1 {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	if r = run(t, totals, s, cut, sink("topic", right[1:])); r.Verdict != verify.Broken || len(r.Missing) != 1 {
+		t.Errorf("missing at the cut: %+v", r)
+	}
+}
+
+func TestADrainIsSeenInTheSinksAndAStopToo(t *testing.T) {
+	drained := append(slices.Clone(right), total("bob", 2000, 1, 3), total("cyd", 2000, 1, 1))
+	cut := shop.cut()
+	cut.Final = true
+	if r := run(t, totals, shop, cut, sink("topic", right), sink("files", right)); r.Verdict != verify.Clean || r.Open != 2 {
+		t.Errorf("stopped: %+v", r)
+	}
+	if r := run(t, totals, shop, cut, sink("topic", drained), sink("files", drained)); r.Verdict != verify.Clean || r.Windows != 7 || r.Open != 0 {
+		t.Errorf("drained: %+v", r)
+	}
+	r := run(t, totals, shop, cut, sink("topic", drained), sink("files", drained[:6]))
+	if r.Verdict != verify.Broken || len(r.Missing) != 1 || r.Missing[0].Sink != "files" || r.Missing[0].Key != "cyd" {
+		t.Errorf("drained into one sink alone: %+v", r)
+	}
+	cut.Final = false
+	if r := run(t, totals, shop, cut, sink("topic", drained)); r.Verdict != verify.Broken || len(r.Different) != 2 {
+		t.Errorf("not final: %+v", r)
+	}
+}
