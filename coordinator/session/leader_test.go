@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/wire"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -305,6 +306,41 @@ func TestP22_NewLeaderOrdersTheFinalBarrierAgainAsTheDrainItWas(t *testing.T) {
 		b.expect("barrier 1.1 final drain")
 		a.cut()
 		b.cut()
+		w.fall()
+	})
+}
+
+// The last epoch is decided and proven, but the old leader fell before it wrote the proofs down.
+func TestP22_LastProofsAreWrittenBeforeTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		w.fall()
+		members := []ledger.MemberInstance{{Member: "sink", Instance: "b"}, {Member: "source", Instance: "a"}}
+		w.admin(ledger.OpenGeneration{Scope: scope0, Fingerprint: "f1", Members: members})
+		w.desire(ledger.Stopping)
+		decide := ledger.Decide{Scope: scope0, Epoch: ledger.Epoch{Generation: 1, N: 1}, Final: true}
+		for _, m := range members {
+			decide.Votes = append(decide.Votes, wire.Vote(m.Member, m.Instance, yes(m.Member, 1, 1)))
+		}
+		w.admin(decide)
+		w.lead()
+		var links []*link
+		for _, m := range members {
+			req := attachRequest(m.Member, m.Instance)
+			req.Standing = &unisinkv1.Standing{
+				Generation: 1, Phase: unisinkv1.Phase_PHASE_RUNNING, NewestBarrier: 1, NewestBarrierFinal: true, NewestOutcome: 1, ProvenThrough: 1,
+			}
+			links = append(links, w.attach(req, 100))
+		}
+		for _, l := range links {
+			l.expect("welcome")
+			l.expect("close 1 at 1: stopped: the last epoch is proven")
+			l.expect("stop")
+			l.cut()
+		}
+		if n := w.log.count("Resolve"); n != 2 {
+			t.Errorf("%d proofs in the log, want 2", n)
+		}
 		w.fall()
 	})
 }

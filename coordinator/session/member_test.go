@@ -61,8 +61,11 @@ func TestNewcomerTakesOverAtOnceWhenTheStreamWasSeenToEnd(t *testing.T) {
 		if rec := w.newest(); !strings.Contains(rec.Cause, "sink was replaced") {
 			t.Errorf("generation 2 was opened because: %s", rec.Cause)
 		}
-		if final == 0 {
-			t.Error("nothing decided")
+		_, err := w.now().Resolved(t.Context(), &unisinkv1.ResolvedRequest{
+			Scope: next.req.GetScope(), Member: "sink", Instance: "sink-2", Generation: 1, ProvenThrough: final,
+		})
+		if reason, _ := grpcerr.Reason(err); reason != grpcerr.Fenced {
+			t.Errorf("a claim for a generation that the process was not in: %v", err)
 		}
 		robots[0].die()
 		next.cut()

@@ -141,8 +141,8 @@ func (s *scope) settle(ctx context.Context, g *generation, now time.Time) {
 		last := ledger.Epoch{Generation: g.number, N: g.final}
 		b := ledger.Resolve{Txn: ledger.EpochTxn(s.id, last), Branch: ledger.BranchID{Member: gm.Member}, ProvenThrough: g.final}
 		s.propose(ctx, b, func(_ context.Context, res ledger.Result, err error) {
-			if err == nil && res.OK() {
-				g.again = time.Time{}
+			if err == nil && res.OK() && s.flying == 0 {
+				g.again = time.Time{} // the last of them: look at once
 			}
 		})
 	}
