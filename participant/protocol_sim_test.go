@@ -383,6 +383,40 @@ func TestPendingEpochsHoldTheTaskBackAndNeverSayNo(t *testing.T) {
 	})
 }
 
+// A member that takes no barriers (a sink) adds nothing to an old epoch while no leader is heard, and
+// goes on as soon as one is: the barrier that ends the epoch comes behind what it has yet to take in.
+func TestASinkIsHeldBackWhileNoLeaderIsHeardAndNoLonger(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		if _, err := st.run.Branch(t.Context(), "out"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour) // an old epoch alone is no reason
+		if _, err := st.run.Branch(t.Context(), "out"); err != nil {
+			t.Fatal(err)
+		}
+		st.mu.Lock()
+		st.onRenew = func() error { return status.Error(codes.Unavailable, "gone") }
+		st.mu.Unlock()
+		get(t, "attach", st.attached)
+		time.Sleep(4 * time.Second)
+		branch := make(chan error, 1)
+		go func() {
+			_, err := st.run.Branch(t.Context(), "out")
+			branch <- err
+		}()
+		none(t, "more of the epoch without a leader", time.Minute, branch)
+		st.mu.Lock()
+		st.onRenew = nil
+		st.mu.Unlock()
+		st.welcome()
+		if err := get(t, "branch", branch); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestZ2_FencedByAResourceFirstRenewsThenDemandsTheClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)

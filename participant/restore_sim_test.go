@@ -53,15 +53,9 @@ func blockFirstCommit(until <-chan struct{}) participanttest.Hook {
 // left prepares a branch as a process that is gone did, and returns its handle.
 func left(t *testing.T, store *participanttest.Store, name participant.BranchName, record string) participant.Handle {
 	t.Helper()
-	return leftBy(t, store, name, record, name.Resource)
-}
-
-// leftBy is left under the fence of some resource.
-func leftBy(t *testing.T, store *participanttest.Store, name participant.BranchName, record, fence string) participant.Handle {
-	t.Helper()
 	m := store.Process()
 	if err := m.Open(t.Context(), participant.Opening{
-		Namespace: name.Namespace, Scope: name.Scope(), Member: name.Member, Resource: fence, Generation: name.Generation,
+		Namespace: name.Namespace, Scope: name.Scope(), Member: name.Member, Resource: name.Resource, Generation: name.Generation,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +142,7 @@ func TestRestoreCommitsExactlyWhatIsListed(t *testing.T) {
 				left(t, st.store, n, "another's")
 			}
 			newer := own(9, 1) // than the ledger, which was restored from a backup
-			leftBy(t, st.store, newer, "newer", "another resource's fence")
+			st.store.Plant(newer, "newer")
 			others = append(others, newer)
 			left(t, st.store, own(1, 1), "dead")
 			st.restore(&unisinkv1.Restore{Generation: 3})
@@ -156,6 +150,22 @@ func TestRestoreCommitsExactlyWhatIsListed(t *testing.T) {
 			if n := len(st.store.Prepared()); n != len(others) {
 				t.Errorf("%d of others' branches are left: %q", n, st.store.Prepared())
 			}
+		})
+	})
+	t.Run("L3/what was being prepared while the first list was made", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			st := onStage(t)
+			left(t, st.store, own(1, 1), "dead")
+			late := false
+			st.memory.SetHook(serial(func(_ context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+				if call == participanttest.CallList && when == participanttest.After && !late {
+					late = true
+					st.store.Plant(own(1, 2), "late")
+				}
+				return nil
+			}))
+			st.restore(&unisinkv1.Restore{Generation: 3})
+			want(t, "left", st.store.Prepared(), nil)
 		})
 	})
 	t.Run("L2/debts are paid by listing", func(t *testing.T) {
