@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"fmt"
 	"net"
 	"strings"
@@ -85,9 +86,25 @@ func (a *app) bootstrap(c *cli.Context) error {
 
 // nodeAnswer is what one node said of itself, or why it said nothing.
 type nodeAnswer struct {
-	Address string                    `json:"address"`
-	Error   string                    `json:"error,omitempty"`
-	Status  *unisinkv1.StatusResponse `json:"status,omitempty"`
+	Address string
+	Error   string
+	Status  *unisinkv1.StatusResponse
+}
+
+// MarshalJSON has every field in every answer: "error" is empty or "status" is null.
+func (n nodeAnswer) MarshalJSON() ([]byte, error) {
+	status := json.RawMessage("null")
+	if n.Status != nil {
+		var err error
+		if status, err = wireJSON.Marshal(n.Status); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(struct {
+		Address string          `json:"address"`
+		Error   string          `json:"error"`
+		Status  json.RawMessage `json:"status"`
+	}{n.Address, n.Error, status})
 }
 
 func (a *app) clusterStatus(c *cli.Context) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -26,6 +27,9 @@ func OrdersPipeline() Pipeline {
 		Run: func(ctx context.Context, rc RunContext) error {
 			cfg := ordersConfig(rc.Flags)
 			cfg.Logger = rc.Logger
+			if err := checkEpoch(rc.Flags.Duration("epoch")); err != nil {
+				return err
+			}
 			if err := checkOrders(ctx, cfg); err != nil {
 				return err
 			}
@@ -51,10 +55,17 @@ func checkOrders(ctx context.Context, cfg orders.Config) error {
 	return err
 }
 
+func checkEpoch(d time.Duration) error {
+	if d < 20*time.Millisecond {
+		return usagef("an epoch of %s is too short; at least 20ms", d)
+	}
+	return nil
+}
+
 // RunPipeline declares a pipeline to the coordinator, or finds it declared, and runs it.
 func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoch time.Duration) error {
-	if epoch < 20*time.Millisecond {
-		return usagef("an epoch of %s is too short; at least 20ms", epoch)
+	if err := checkEpoch(epoch); err != nil {
+		return err
 	}
 	spec, err := p.Spec(ctx)
 	if err != nil {
@@ -63,9 +74,42 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 	if err := declare(ctx, rc, spec, epoch); err != nil {
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
-	return p.Run(ctx, processor.RunConfig{
+	m, err := p.NewMember(ctx, processor.RunConfig{
 		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch, Logger: rc.Logger,
 	})
+	if err != nil {
+		return err
+	}
+	told, stop := context.WithCancel(ctx)
+	var waits sync.WaitGroup
+	waits.Go(func() { tellWaiting(told, rc.Logger, func() string { return m.Status().WaitingFor }) })
+	defer waits.Wait()
+	defer stop()
+	return m.Run(ctx)
+}
+
+// tellWaiting logs what the process waits for, when that has lasted for a while and when it
+// changes: a second process under a living member's name looks as if it hung.
+func tellWaiting(ctx context.Context, log *slog.Logger, waiting func() string) {
+	const every = 500 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	last, told := "", ""
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now := waiting()
+		if now != "" && now == last && now != told {
+			log.InfoContext(ctx, "waiting", slog.String("for", now))
+		}
+		if now == last {
+			told = now
+		}
+		last = now
+	}
 }
 
 // declare makes the pipeline known. One that is known already is left as it is: its settings are
@@ -83,7 +127,10 @@ func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time
 		return usagef("%v", err)
 	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
-	_, err = cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: spec.Name})
+	known, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: spec.Name})
+	if err == nil && rc.NoWait && known.GetPipeline().GetDesired() == unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
+		return failf(CodeRefused, "it is stopped; `unisink pipeline start %s` lets it run", spec.Name)
+	}
 	if err == nil || status.Code(err) != codes.NotFound {
 		return err
 	}

@@ -67,7 +67,7 @@ func (a *app) runDemo(c *cli.Context) error {
 		}
 		return err
 	}
-	if showErr := a.show(c, report, func() [][]string { return reportRows(report.Verify) }); showErr != nil {
+	if showErr := a.showReport(c, report, report.Verify); showErr != nil {
 		return showErr
 	}
 	if err != nil {
@@ -105,6 +105,6 @@ func (ordersWorkload) Generate(ctx context.Context, broker string, rate int, cou
 	return orders.Generate(ctx, []string{broker}, demoFrom, rate, count)
 }
 
-func (ordersWorkload) Verify(ctx context.Context, broker, dir string, cut *unisinkv1.ProvenCutResponse, drained bool) (verify.Report, error) {
-	return orders.Verify(ctx, orders.Config{Brokers: []string{broker}, From: demoFrom, To: demoTo, Dir: filepath.Clean(dir)}, orders.Cut(cut, drained))
+func (ordersWorkload) Verify(ctx context.Context, broker, dir string, ledger unisinkv1.PipelinesClient, drained bool) (verify.Report, error) {
+	return orders.Verify(ctx, orders.Config{Brokers: []string{broker}, From: demoFrom, To: demoTo, Dir: filepath.Clean(dir)}, ledger, drained)
 }

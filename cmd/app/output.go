@@ -14,13 +14,23 @@ import (
 
 var wireJSON = protojson.MarshalOptions{Multiline: true, Indent: "  ", UseProtoNames: true, EmitUnpopulated: true}
 
-// show prints v as JSON or, by default, rows as a table; the first row is the header.
-func (a *app) show(c *cli.Context, v any, rows func() [][]string) error {
+// show prints v as JSON or, by default, rows as tables; the first row is the header, and a table
+// of nothing but that is left out behind the first.
+func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 	switch f := c.String("output"); f {
 	case "json":
 		return a.printJSON(v)
 	case "table":
-		a.printTable(rows())
+		for i, rows := range tables {
+			r := rows()
+			if i > 0 && len(r) == 1 {
+				continue
+			}
+			if i > 0 {
+				fmt.Fprintln(a.out)
+			}
+			a.printTable(r)
+		}
 		return nil
 	default:
 		return usagef("--output %q is not table or json", f)
@@ -84,6 +94,15 @@ func dash(s string) string {
 		return "-"
 	}
 	return s
+}
+
+// cut shortens a text that another command shows whole.
+func cut(s string, most int) string {
+	r := []rune(s)
+	if len(r) <= most {
+		return s
+	}
+	return string(r[:most-1]) + "…"
 }
 
 func enumWord(s, prefix string) string {

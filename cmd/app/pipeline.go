@@ -16,9 +16,13 @@ func (a *app) pipeline() *cli.Command {
 	return group("pipeline", "named dataflows",
 		&cli.Command{Name: "list", Usage: "all pipelines and how they stand", Action: a.pipelineList},
 		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
+		&cli.Command{Name: "start", Usage: "let a stopped pipeline run again, from where it stopped", ArgsUsage: "PIPELINE", Action: a.pipelineStart},
 		&cli.Command{
 			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
-			Flags:  []cli.Flag{&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"}},
+			Flags: []cli.Flag{
+				&cli.BoolFlag{Name: "drain", Usage: "read to the end of the source and let open windows fire first"},
+				&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"},
+			},
 			Action: a.pipelineStop,
 		},
 	)
@@ -38,7 +42,7 @@ func (a *app) pipelineList(c *cli.Context) error {
 			for _, p := range r.GetPipelines() {
 				for _, s := range p.GetScopes() {
 					rows = append(rows, []string{
-						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), scopeState(s),
+						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), cut(scopeState(s), 60),
 						fmt.Sprint(s.GetGeneration()), fmt.Sprintf("%d.%d", s.GetGeneration(), s.GetFinal()),
 						fmt.Sprintf("%d open, %d unfinished", s.GetRoundsOpen(), s.GetUnfinished()), lagText(s),
 					})
@@ -74,15 +78,39 @@ func (a *app) pipelineShow(c *cli.Context) error {
 	})
 }
 
-func (a *app) pipelineStop(c *cli.Context) error {
+func (a *app) pipelineStart(c *cli.Context) error {
 	name, err := oneArg(c, "pipeline")
 	if err != nil {
 		return err
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
 		r, err := cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
-			Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_STOPPING,
+			Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_RUNNING,
 		})
+		if err != nil {
+			return err
+		}
+		return a.showDesired(c, name, r.GetPipeline().GetDesired())
+	})
+}
+
+func (a *app) showDesired(c *cli.Context, name string, d unisinkv1.DesiredState) error {
+	return a.show(c, map[string]string{"pipeline": name, "desired": desiredWord(d)}, func() [][]string {
+		return [][]string{{"PIPELINE", "DESIRED"}, {name, desiredWord(d)}}
+	})
+}
+
+func (a *app) pipelineStop(c *cli.Context) error {
+	name, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	to := unisinkv1.DesiredState_DESIRED_STATE_STOPPING
+	if c.Bool("drain") {
+		to = unisinkv1.DesiredState_DESIRED_STATE_DRAINING
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{Meta: cl.NewMeta(), Name: name, Desired: to})
 		if err != nil {
 			return err
 		}
@@ -99,9 +127,7 @@ func (a *app) pipelineStop(c *cli.Context) error {
 			}
 			desired = g.GetPipeline().GetDesired()
 		}
-		return a.show(c, map[string]string{"pipeline": name, "desired": desiredWord(desired)}, func() [][]string {
-			return [][]string{{"PIPELINE", "DESIRED"}, {name, desiredWord(desired)}}
-		})
+		return a.showDesired(c, name, desired)
 	})
 }
 

@@ -50,7 +50,7 @@ func (a *app) runPipeline(c *cli.Context, p Pipeline) error {
 		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"),
 		Timeout: c.Duration("timeout"), Logger: log, Out: a.out,
 	})
-	if c.Context.Err() != nil && errors.Is(err, context.Cause(c.Context)) {
+	if c.Context.Err() != nil && (errors.Is(err, context.Cause(c.Context)) || errors.Is(err, context.Canceled)) {
 		return nil // ended as it was told to
 	}
 	return err

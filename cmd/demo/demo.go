@@ -52,8 +52,8 @@ type Workload interface {
 	Args(broker, dir string, epoch time.Duration) []string
 	// Generate writes about rate records per second until ctx ends, and counts what was acknowledged.
 	Generate(ctx context.Context, broker string, rate int, count *atomic.Int64) error
-	// Verify recomputes from the input what both outputs must hold, up to the cut.
-	Verify(ctx context.Context, broker, dir string, cut *unisinkv1.ProvenCutResponse, drained bool) (verify.Report, error)
+	// Verify recomputes from the input what both outputs must hold, up to the last proven epoch.
+	Verify(ctx context.Context, broker, dir string, ledger unisinkv1.PipelinesClient, drained bool) (verify.Report, error)
 }
 
 // Report is how a demo ended.
@@ -250,7 +250,7 @@ func (d *demo) verdict(ctx context.Context) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("ask for the proven cut: %w", err)
 	}
-	v, err := d.c.Workload.Verify(ctx, d.broker, filepath.Join(d.dir, "out"), cut, true)
+	v, err := d.c.Workload.Verify(ctx, d.broker, filepath.Join(d.dir, "out"), d.client.Pipelines(), true)
 	if err != nil {
 		return Report{}, fmt.Errorf("verify: %w", err)
 	}

@@ -5,10 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/adapters/kafka"
@@ -18,23 +24,98 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
+// Ledger is what is asked of the coordinator: how far the pipeline is proven and decided.
+type Ledger interface {
+	ProvenCut(ctx context.Context, in *unisinkv1.ProvenCutRequest, opts ...grpc.CallOption) (*unisinkv1.ProvenCutResponse, error)
+	ListEpochs(ctx context.Context, in *unisinkv1.ListEpochsRequest, opts ...grpc.CallOption) (*unisinkv1.ListEpochsResponse, error)
+	EpochOutcome(ctx context.Context, in *unisinkv1.EpochOutcomeRequest, opts ...grpc.CallOption) (*unisinkv1.EpochOutcomeResponse, error)
+}
+
 // Verify recomputes the windows from the source topic, by the evaluator of processor/verify, and
-// compares both outputs with them up to the cut. Each output is the other's witness as well: what
-// is in one must be in the other.
-func Verify(ctx context.Context, c Config, cut verify.Cut) (verify.Report, error) {
+// compares both outputs with them up to the last proven epoch. The pipeline may be running, stopped or
+// drained; who knows that it was drained says so, which leaves nothing to be seen in the outputs.
+func Verify(ctx context.Context, c Config, ledger Ledger, drained bool) (verify.Report, error) {
 	admin, err := kafka.NewAdmin(kafka.AdminConfig{Brokers: c.Brokers})
 	if err != nil {
 		return verify.Report{}, err
 	}
 	defer admin.Close()
+	partitions, err := admin.EndOffsets(ctx, c.From, true)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	// In this order: what is proven is there, what is there is decided.
+	proven, err := ledger.ProvenCut(ctx, &unisinkv1.ProvenCutRequest{Pipeline: Name})
+	if err != nil {
+		return verify.Report{}, err
+	}
+	topic := &topicOutput{admin: admin, topic: c.To}
+	if topic.ends, err = admin.EndOffsets(ctx, c.To, true); err != nil {
+		return verify.Report{}, err
+	}
+	files := &fileOutput{dir: c.Dir}
+	if files.manifests, err = manifests(c.Dir); err != nil {
+		return verify.Report{}, err
+	}
+	cut, err := cutOf(ctx, ledger, proven, slices.Collect(maps.Keys(partitions)), c.From)
+	if err != nil {
+		return verify.Report{}, err
+	}
+	cut.Drained = drained
 	fields := map[string]verify.Aggregate{fieldCount: verify.Count, fieldSum: verify.Sum}
 	return verify.Run(ctx,
 		verify.Pipeline{Window: WindowSize, Disorder: MaxDisorder, EventTime: fieldAt, Key: fieldCustomer, Value: fieldCents},
 		&topicSource{admin: admin, topic: c.From},
 		[]verify.Sink{
-			{Name: TopicAlias, Reader: &topicOutput{admin: admin, topic: c.To}, Key: fieldCustomer, Start: fieldStart, Fields: fields},
-			{Name: FilesAlias, Reader: &fileOutput{dir: c.Dir}, Key: fieldCustomer, Start: fieldStart, Fields: fields},
+			{Name: TopicAlias, Reader: topic, Key: fieldCustomer, Start: fieldStart, Fields: fields},
+			{Name: FilesAlias, Reader: files, Key: fieldCustomer, Start: fieldStart, Fields: fields},
 		}, cut)
+}
+
+// cutOf asks what was decided by the time that the outputs' extent was fixed.
+func cutOf(ctx context.Context, ledger Ledger, proven *unisinkv1.ProvenCutResponse, partitions []int32, topic string) (verify.Cut, error) {
+	cut := verify.Cut{Newest: []stream.Position{}, Final: true}
+	for _, s := range proven.GetScopes() {
+		// This answer is read through the log, so the next one knows of everything that was visible.
+		if _, err := ledger.EpochOutcome(ctx, &unisinkv1.EpochOutcomeRequest{Scope: s.GetScope(), Epoch: s.GetEpoch()}); err != nil {
+			return verify.Cut{}, err
+		}
+		r, err := ledger.ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: s.GetScope(), Limit: 1})
+		if err != nil {
+			return verify.Cut{}, err
+		}
+		cut.Positions = append(cut.Positions, positionsOf(s.GetPositions())...)
+		for _, e := range r.GetEpochs() {
+			cut.Newest = append(cut.Newest, positionsOf(e.GetPositions())...)
+			cut.Final = cut.Final && e.GetFinal() && proto.Equal(e.GetEpoch(), s.GetEpoch())
+		}
+	}
+	cut.Positions = everyPartition(cut.Positions, partitions, topic)
+	cut.Newest = everyPartition(cut.Newest, partitions, topic)
+	return cut, nil
+}
+
+func positionsOf(in []*unisinkv1.Position) (out []stream.Position) {
+	for _, p := range in {
+		if p.GetResource() != SourceAlias {
+			continue
+		}
+		out = append(out, stream.Position{
+			Split: stream.Split{Resource: p.GetResource(), ID: p.GetSplit()}, Offset: p.GetOffset(), LeaderEpoch: p.GetLeaderEpoch(), Opaque: p.GetOpaque(),
+		})
+	}
+	return out
+}
+
+// everyPartition adds those that nothing was read of: they hold windows back all the same.
+func everyPartition(at []stream.Position, partitions []int32, topic string) []stream.Position {
+	for _, p := range partitions {
+		split := stream.Split{Resource: SourceAlias, ID: fmt.Sprintf("%s/%d", topic, p)}
+		if !slices.ContainsFunc(at, func(x stream.Position) bool { return x.Split == split }) {
+			at = append(at, stream.Position{Split: split})
+		}
+	}
+	return at
 }
 
 // topicSource reads the source again, each partition up to the cut.
@@ -70,30 +151,35 @@ func partitionOf(split, topic string) (int32, error) {
 	return int32(n), nil
 }
 
-// topicOutput reads what a reader of committed records sees.
+// topicOutput reads what a reader of committed records sees, up to where that went.
 type topicOutput struct {
 	admin *kafka.Admin
 	topic string
+	ends  map[int32]int64
 }
 
 func (o *topicOutput) Read(ctx context.Context, f func(verify.Output) error) error {
-	return o.admin.ReadAll(ctx, o.topic, true, nil, nil, func(r *stream.Record) error {
+	return o.admin.ReadAll(ctx, o.topic, true, nil, o.ends, func(r *stream.Record) error {
 		return f(verify.Output{Key: r.Key, Value: r.Value, Place: fmt.Sprintf("%s/%d offset %d", r.Topic, r.Partition, r.Offset)})
 	})
 }
 
 // fileOutput reads what manifests name, which is what a reader of whole epochs sees.
-type fileOutput struct{ dir string }
+type fileOutput struct {
+	dir       string
+	manifests []file.Manifest
+}
+
+func manifests(dir string) ([]file.Manifest, error) {
+	found, err := file.ReadManifests(nil, dir)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil, fmt.Errorf("%w: %s holds no manifests, so no pipeline has written there; name its directory with --dir", participant.ErrMisconfigured, dir)
+	}
+	return found, err
+}
 
 func (o *fileOutput) Read(ctx context.Context, f func(verify.Output) error) error {
-	manifests, err := file.ReadManifests(nil, o.dir)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("%s holds no manifests, so no pipeline has written there: %w", o.dir, participant.ErrMisconfigured)
-	}
-	if err != nil {
-		return err
-	}
-	for _, m := range manifests {
+	for _, m := range o.manifests {
 		for _, p := range m.Files {
 			if err := o.readFile(ctx, m, p.Name, f); err != nil {
 				return err
@@ -123,20 +209,4 @@ func (o *fileOutput) readFile(ctx context.Context, m file.Manifest, name string,
 		}
 	}
 	return lines.Err()
-}
-
-// Cut is the last proven epoch, as the coordinator knows it.
-func Cut(r *unisinkv1.ProvenCutResponse, drained bool) verify.Cut {
-	out := verify.Cut{Drained: drained}
-	for _, s := range r.GetScopes() {
-		for _, p := range s.GetPositions() {
-			if p.GetResource() != SourceAlias {
-				continue
-			}
-			out.Positions = append(out.Positions, stream.Position{
-				Split: stream.Split{Resource: p.GetResource(), ID: p.GetSplit()}, Offset: p.GetOffset(), LeaderEpoch: p.GetLeaderEpoch(), Opaque: p.GetOpaque(),
-			})
-		}
-	}
-	return out
 }
