@@ -32,7 +32,9 @@ type hello struct {
 }
 
 const (
-	// bufferBytes of each end are small, so that a stage that waits is felt soon.
+	// socketBytes are what the system buffers at each end: little, so that a stage that waits is felt
+	// soon, and no less than half a packet of the loopback, 64 KiB, below which TCP crawls.
+	socketBytes = 32 << 10
 	bufferBytes = 8 << 10
 	maxLine     = 64 << 10
 	helloWait   = 2 * time.Second
@@ -132,8 +134,8 @@ func (o *outlet) close() {
 // small keeps the system from taking in seconds' worth of records.
 func small(conn net.Conn) {
 	if c, ok := conn.(*net.TCPConn); ok {
-		_ = c.SetReadBuffer(bufferBytes)  // a hint:
-		_ = c.SetWriteBuffer(bufferBytes) // larger buffers work too
+		_ = c.SetReadBuffer(socketBytes)  // a hint:
+		_ = c.SetWriteBuffer(socketBytes) // larger buffers work too
 	}
 }
 

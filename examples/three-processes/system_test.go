@@ -25,7 +25,7 @@ import (
 const (
 	pipelineName = "three"
 	testEpoch    = 100 * time.Millisecond
-	testRate     = 2000
+	testRate     = 5000
 	// patience is for what takes a second or two on an idle machine.
 	patience = 30 * time.Second
 )
