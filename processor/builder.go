@@ -240,26 +240,44 @@ var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
 // Pipeline ends the construction. The error names every mistake.
 func (w *Windowed[T, A]) Pipeline(name string, opts ...Option) (*Pipeline, error) {
+	var sinks []namedSink
+	for _, o := range w.sinks {
+		sinks = append(sinks, namedSink{o.name, o.sink})
+	}
+	if w.late != nil {
+		sinks = append(sinks, namedSink{w.late.name, w.late.sink})
+	}
+	return assemble(name, opts, middle{
+		from: w.in.from, steps: w.in.steps, id: w.id, sinks: sinks, fingerprint: w.operatorFingerprint(), mistakes: w.mistakes(),
+		operator: func(keyGroups uint32) operator { return newWindowOperator(w, keyGroups) },
+	})
+}
+
+// middle is what a pipeline is made of, whatever stands between its source and its sinks.
+type middle struct {
+	from        origin
+	steps       []string
+	id          string
+	sinks       []namedSink
+	fingerprint string // of the operator
+	mistakes    []error
+	operator    func(keyGroups uint32) operator
+}
+
+// assemble makes the pipeline, or names every mistake.
+func assemble(name string, opts []Option, m middle) (*Pipeline, error) {
 	set := settings{keyGroups: DefaultKeyGroups, member: "main"}
 	for _, o := range opts {
 		o(&set)
 	}
 	p := &Pipeline{
-		name: name, settings: set,
-		sourceName: w.in.from.name, source: w.in.from.source,
-		operatorID: w.id,
+		name: name, settings: set, sourceName: m.from.name, source: m.from.source, operatorID: m.id, sinks: m.sinks,
 	}
-	for _, o := range w.sinks {
-		p.sinks = append(p.sinks, namedSink{o.name, o.sink})
-	}
-	if w.late != nil {
-		p.sinks = append(p.sinks, namedSink{w.late.name, w.late.sink})
-	}
-	if err := errors.Join(append(w.mistakes(), p.mistakes()...)...); err != nil {
+	if err := errors.Join(append(m.mistakes, p.mistakes()...)...); err != nil {
 		return nil, fmt.Errorf("pipeline %q: %w", name, err)
 	}
-	p.fingerprint = fingerprint(name, set.version, set.keyGroups, w.operatorFingerprint(), w.in.steps, p.sinks)
-	p.newOperator = func() operator { return newWindowOperator(w, set.keyGroups) }
+	p.fingerprint = fingerprint(name, set.version, set.keyGroups, m.fingerprint, m.steps, p.sinks)
+	p.newOperator = func() operator { return m.operator(set.keyGroups) }
 	return p, nil
 }
 

@@ -7,6 +7,8 @@
 //	p, err := totals.To("topic", topic, encode).To("files", files, encode).Pipeline("totals")
 //	err = p.Run(ctx, processor.RunConfig{Coordinators: addrs})
 //
+// A stream that needs no window goes through [PassThrough] instead.
+//
 // Every result of every window reaches all sinks in one decision: the epoch in which the watermark
 // passed the window's end. What a window owes is state, so a crash neither loses nor repeats it.
 package processor

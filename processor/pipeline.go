@@ -12,7 +12,7 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// Pipeline is a pipeline that can be declared and run. It is made by [Windowed.Pipeline] and is good
+// Pipeline is a pipeline that can be declared and run. It is made by [Windowed.Pipeline] or [Passed.Pipeline] and is good
 // for one Run at a time.
 type Pipeline struct {
 	name        string
@@ -63,6 +63,8 @@ type Counters struct {
 	Late     uint64
 	Filtered uint64
 	Skipped  uint64
+	// Passed: sent on without a window.
+	Passed uint64
 	// Fired counts results: keys of fired windows.
 	Fired uint64
 }
