@@ -40,12 +40,12 @@ func TestMain(m *testing.M) {
 func build(t *testing.T) (stage, server string) {
 	t.Helper()
 	binaries.once.Do(func() {
-		if binaries.dir, binaries.err = os.MkdirTemp("", "three-processes-"); binaries.err != nil {
+		if binaries.dir, binaries.err = os.MkdirTemp("", "three-processes-"); binaries.err != nil { //nolint:usetesting // it outlives the test that builds
 			return
 		}
 		binaries.stage, binaries.server = filepath.Join(binaries.dir, "three-processes"), filepath.Join(binaries.dir, "unisink")
 		// Not under the test's context: the next test needs the result too.
-		out, err := exec.Command("go", "build", "-o", binaries.dir+string(filepath.Separator), ".", "../../cmd/unisink").CombinedOutput() //nolint:noctx // see above
+		out, err := exec.Command("go", "build", "-o", binaries.dir+string(filepath.Separator), ".", "../../cmd/unisink").CombinedOutput()
 		if err != nil {
 			binaries.err = fmt.Errorf("build: %w\n%s", err, out)
 		}

@@ -55,7 +55,7 @@ func (s *system) untilLanded(t *testing.T, what, target string, scenario func() 
 func (s *system) killMember(t *testing.T, name string) strike {
 	t.Helper()
 	w := s.workers[name]
-	started, generation := w.started(), s.scope(t).GetGeneration()
+	started, generation := w.started(), s.present(t).GetGeneration()
 	k := s.strikeAt(t, func(*node) { kick(t, w.process(), syscall.SIGKILL) })
 	s.awaitProgress(t, generation)
 	if got := w.started(); got != started+1 {
@@ -67,7 +67,7 @@ func (s *system) killMember(t *testing.T, name string) strike {
 func (s *system) pauseMember(t *testing.T, name string) strike {
 	t.Helper()
 	w := s.workers[name]
-	p, generation := w.process(), s.scope(t).GetGeneration()
+	p, generation := w.process(), s.present(t).GetGeneration()
 	k := s.strikeAt(t, func(*node) { kick(t, p, syscall.SIGSTOP) })
 	// The generation is closed without it, and no other begins.
 	eventually(t, patience, "the lease of the "+name+" to end", func() bool {
@@ -107,7 +107,7 @@ func (s *system) untilDecided(t *testing.T, what string, scenario func(*testing.
 
 func (s *system) killLeader(t *testing.T) strike {
 	t.Helper()
-	before := s.scope(t)
+	before := s.present(t)
 	var struck *node
 	k := s.strikeAt(t, func(leader *node) {
 		kick(t, leader.Process, syscall.SIGKILL)
@@ -125,7 +125,7 @@ func (s *system) killLeader(t *testing.T) strike {
 // on when it is there again.
 func (s *system) killAllNodes(t *testing.T) strike {
 	t.Helper()
-	before := s.scope(t)
+	before := s.present(t)
 	k := s.strikeAt(t, func(*node) {
 		for _, n := range s.nodes {
 			kick(t, n.Process, syscall.SIGKILL)
@@ -156,13 +156,13 @@ func (s *system) awaitGoingOn(t *testing.T, before *unisinkv1.ScopeStatus) {
 	s.awaitDecided(t, "more decisions", func(g, n uint64) bool {
 		return g > before.GetGeneration() && n >= 3 || g == before.GetGeneration() && n >= before.GetFinal()+5
 	})
-	t.Logf("generation %d before, %d after", before.GetGeneration(), s.scope(t).GetGeneration())
+	t.Logf("generation %d before, %d after", before.GetGeneration(), s.present(t).GetGeneration())
 }
 
 // stopAndGoOn: a stop keeps open windows, and the next processes go on with them.
 func (s *system) stopAndGoOn(t *testing.T) {
 	t.Helper()
-	generation := s.scope(t).GetGeneration()
+	generation := s.present(t).GetGeneration()
 	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_STOPPING)
 	s.setDesired(t, unisinkv1.DesiredState_DESIRED_STATE_RUNNING)
 	s.startWorkers()

@@ -25,7 +25,8 @@ func runSink(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = files.Close() }() // publishes nothing; what stays is found by the next restore
+	// Publishes nothing; what stays is found by the next restore.
+	defer func() { _ = files.Close() }() //nolint:contextcheck // it is quick, and ctx may have ended
 	in, err := listen(c.listen, c.log)
 	if err != nil {
 		return err

@@ -96,7 +96,7 @@ func (s *system) startNodes(t *testing.T) {
 	}
 	for _, n := range s.nodes {
 		eventually(t, patience, "node "+n.id+" to listen", func() bool {
-			conn, err := net.Dial("tcp", n.client) //nolint:noctx // loopback answers at once
+			conn, err := net.Dial("tcp", n.client)
 			return err == nil && conn.Close() == nil
 		})
 	}
@@ -145,8 +145,10 @@ func (s *system) startWorkers() {
 
 func (s *system) supervise(w *worker) {
 	for {
-		p, err := s.crew.Start(child.Spec{Name: w.name, Log: s.log(w.name), Path: s.stage,
-			Args: append([]string{w.name, "-v", "--coordinator", s.coordinators()}, w.args...)})
+		p, err := s.crew.Start(child.Spec{
+			Name: w.name, Log: s.log(w.name), Path: s.stage,
+			Args: append([]string{w.name, "-v", "--coordinator", s.coordinators()}, w.args...),
+		})
 		if err != nil {
 			return // the test has ended; else it is seen as a member that never comes
 		}
@@ -230,11 +232,21 @@ func (s *system) scope(t *testing.T) *unisinkv1.ScopeStatus {
 	return p.GetScopes()[0]
 }
 
+// present is scope once somebody answers.
+func (s *system) present(t *testing.T) (now *unisinkv1.ScopeStatus) {
+	t.Helper()
+	eventually(t, patience, "the coordinator to tell of the scope", func() bool {
+		now = s.scope(t)
+		return now != nil
+	})
+	return now
+}
+
 // awaitProgress waits until a generation that is newer than after has decided some epochs.
 func (s *system) awaitProgress(t *testing.T, after uint64) (generation uint64) {
 	t.Helper()
 	s.awaitDecided(t, fmt.Sprintf("three epochs of a generation after %d", after), func(g, n uint64) bool { return g > after && n >= 3 })
-	return s.scope(t).GetGeneration()
+	return s.present(t).GetGeneration()
 }
 
 // awaitDecided waits until the open generation and its last decided epoch are as wanted.
@@ -251,8 +263,9 @@ func (s *system) awaitDecided(t *testing.T, what string, wanted func(generation,
 
 // instances are those of the members that are attached.
 func (s *system) instances(t *testing.T, but string) map[string]string {
+	t.Helper()
 	out := map[string]string{}
-	for _, m := range s.scope(t).GetMembers() {
+	for _, m := range s.present(t).GetMembers() {
 		if m.GetName() != but {
 			out[m.GetName()] = m.GetInstance()
 		}
@@ -328,7 +341,7 @@ func newClient(t *testing.T, addresses ...string) *participant.Client {
 
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // loopback answers at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
