@@ -55,6 +55,8 @@ func rooms() []room {
 		{path: "examples", own: 2, may: []string{"participant", "processor", "adapters", "proto", "cmd/app"}},
 		// The harness is a black box: a checker must not share the coordinator's bugs.
 		{path: "tests/jepsen-style", may: []string{"participant", "proto"}},
+		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
+		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport"}},
 		{path: "tests", own: 2, may: everything},
 
 		{path: "proto", may: nil},

@@ -50,6 +50,7 @@ func Rules() []Rule {
 		{"makefile", CheckMakefile},
 		{"paths", CheckPaths},
 		{"failures", CheckFailures},
+		{"fault-points", CheckFaultPoints},
 	}
 }
 

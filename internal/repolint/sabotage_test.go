@@ -67,6 +67,8 @@ func TestEveryRuleSeesItsSabotage(t *testing.T) {
 		"makefile":    makefileTrials(),
 		"paths":       pathTrials(),
 		"failures":    failureTrials(),
+
+		"fault-points": faultPointTrials(),
 	}
 	for _, rule := range repolint.Rules() {
 		red := 0
@@ -267,6 +269,20 @@ func failureTrials() []trial {
 		{"the test is gone", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", "package p // P170, P1\n"}, "P17 is not mentioned in a/b_test.go"},
 		{"no document", nil, "there is none"},
 		{"no rows", []string{"docs/failures.md", "# Failures\n"}, "no rows"},
+	}
+}
+
+func faultPointTrials() []trial {
+	const list = "internal/fault/points.txt"
+	at := func(arg string) string {
+		return "// Package p is one.\npackage p\n\nfunc f() { fault.Point(" + arg + ") }\n"
+	}
+	return []trial{
+		{"listed", []string{list, "# all\na/before\n", "a/a.go", at(`"a/before"`)}, ""},
+		{"not listed", []string{list, "# all\n", "a/a.go", at(`"a/before"`)}, `"a/before" is not in`},
+		{"gone", []string{list, "a/before\n"}, `no code has the fault point "a/before"`},
+		{"not to be listed", []string{"a/a.go", at("name")}, "named by a literal"},
+		{"tests make up their own", []string{"a/a_test.go", at(`"a/before"`)}, ""},
 	}
 }
 
