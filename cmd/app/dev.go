@@ -9,6 +9,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
+	"github.com/unisink/unisink/internal/fault"
 )
 
 func (a *app) dev() *cli.Command {
@@ -22,7 +23,28 @@ func (a *app) dev() *cli.Command {
 			},
 			Action: a.devKafka,
 		},
+		&cli.Command{
+			Name: "faults", Usage: "list the fault points, for a binary built with -tags faults", Hidden: true,
+			Action: a.devFaults,
+		},
 	)
+}
+
+func (a *app) devFaults(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	if !fault.Enabled {
+		return failf(CodeRefused, "this binary has no fault points; build it with -tags faults")
+	}
+	names := fault.Known()
+	return a.show(c, names, func() [][]string {
+		rows := [][]string{{"POINT"}}
+		for _, n := range names {
+			rows = append(rows, []string{n})
+		}
+		return rows
+	})
 }
 
 func (a *app) devKafka(c *cli.Context) error {
