@@ -31,7 +31,7 @@ func (m *Member) attachAlways(ctx context.Context) error {
 	for ctx.Err() == nil {
 		addr, welcome, err := m.attachOnce(ctx)
 		if ctx.Err() != nil || m.links.left() {
-			return nil
+			return nil //nolint:nilerr // the member ended it, whatever the stream says
 		}
 		if welcome {
 			welcomed = true

@@ -45,7 +45,7 @@ func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *sha
 	want := verdictUnset
 	err := g.until(ctx, func() bool {
 		e, s, want = nil, nil, verdictUnset
-		settled := g.end.closed && g.end.halted
+		settled := g.end.closed && g.end.settled
 		for _, candidate := range g.epochs {
 			found := candidate.shares[alias]
 			if found == nil || found.resolved {
@@ -184,6 +184,10 @@ func (g *generation) settle(ctx context.Context) {
 		cancel()
 	}
 	g.dropUnprepared(ctx)
+	g.mu.Lock()
+	g.end.settled = true
+	g.note()
+	g.mu.Unlock()
 }
 
 // reportProofs tells a leader what is proven when no vote does so soon: at once when the leader may
@@ -217,7 +221,7 @@ func (g *generation) urgent() bool {
 
 // drained reports whether the generation is closed and nothing is left to finish; with mu held.
 func (g *generation) drained() bool {
-	if !g.end.closed || !g.end.halted {
+	if !g.end.closed || !g.end.settled {
 		return false
 	}
 	for _, e := range g.epochs {

@@ -62,7 +62,8 @@ type settings struct {
 type ending struct {
 	over     bool // no vote and no branch any more
 	closed   bool // the log says so: outcome is final
-	halted   bool // the task has stopped; what is undecided may be rolled back
+	halted   bool // the task has stopped
+	settled  bool // every handle is known; what is undecided may be rolled back
 	taskSeen bool // the task was given the generation, so it is owed Halted
 	failed   error
 	cause    string

@@ -3,7 +3,6 @@ package participant_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -32,7 +31,7 @@ func startCoordinator() (addr string, stop func(), _ error) {
 	}
 	node, err := coordinator.New(coordinator.Config{
 		NodeID: "n1", DataDir: dir, RaftBind: raft, ClientBind: client, HeartbeatTimeout: 100 * time.Millisecond,
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return "", nil, err
@@ -42,7 +41,9 @@ func startCoordinator() (addr string, stop func(), _ error) {
 	go func() { done <- node.Run(ctx) }()
 	stop = func() {
 		cancel()
-		<-done
+		if err := <-done; err != nil {
+			fmt.Fprintln(os.Stderr, "coordinator:", err)
+		}
 		_ = os.RemoveAll(dir)
 	}
 	c, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{client}})

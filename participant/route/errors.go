@@ -117,15 +117,13 @@ func (f *Answers) noGroup(nodes []string) bool {
 
 // Err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.
 func (f *Answers) Err() error {
-	kind, text := ErrUnreachable, make([]string, 0, len(f.order))
+	answered, text := false, make([]string, 0, len(f.order))
 	for _, addr := range f.order {
 		err := f.said[addr]
-		if errors.Is(err, ErrNotLeader) {
-			kind = ErrNotLeader
-		}
+		answered = answered || errors.Is(err, ErrNotLeader)
 		text = append(text, addr+" ("+plain(err)+")")
 	}
-	if kind == ErrNotLeader {
+	if answered {
 		return fmt.Errorf("%w: no coordinator leads at the moment; asked %s", ErrNotLeader, strings.Join(text, ", "))
 	}
 	return fmt.Errorf("%w at %s; check the addresses and that the nodes are running", ErrUnreachable, strings.Join(text, ", "))
