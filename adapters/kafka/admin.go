@@ -23,7 +23,8 @@ type AdminConfig struct {
 	Brokers     []string // "host:port", at least one
 	Compression Compression
 	ClientID    string       // default "unisink"
-	Options     []kgo.Opt    // added to those of every client: TLS, SASL, dialer
+	Security    Security     // TLS and SASL
+	Options     []kgo.Opt    // added to those of every client: a dialer, other mechanisms
 	Logger      *slog.Logger // default: discard
 }
 
@@ -38,10 +39,13 @@ type Admin struct {
 // NewAdmin checks the settings; nothing is dialled before the first call. The caller closes it.
 func NewAdmin(cfg AdminConfig) (*Admin, error) {
 	codec, err := cfg.Compression.codec()
-	if err := misconfigured("kafka admin", []error{checkBrokers(cfg.Brokers), err}); err != nil {
+	if err := misconfigured("kafka admin", []error{checkBrokers(cfg.Brokers), cfg.Security.check(), err}); err != nil {
 		return nil, err
 	}
-	at := newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Options, cfg.Logger)
+	at, err := newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Security, cfg.Options, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
 	opts := []kgo.Opt{kgo.RecordPartitioner(kgo.UniformBytesPartitioner(64<<10, true, true, nil))}
 	if codec != nil {
 		opts = append(opts, kgo.ProducerBatchCompression(codec...))

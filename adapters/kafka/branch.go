@@ -21,14 +21,15 @@ type Branch struct {
 	slot *slot
 	name participant.BranchName
 	turn chan struct{} // one token: who has it works on the branch
+	// stamp is the epoch as headers, shared by all records; at most one.
+	stamp []kgo.RecordHeader
 
 	// What follows belongs to whoever has the turn.
 	state   branchState
 	begun   time.Time // before the first record was produced; zero if there is none
 	as      producer
 	written int
-	topics  map[string]*written
-	latest  *written // the topic written last: mostly the only one
+	tally   tally
 	vote    participant.Vote
 
 	mu     sync.Mutex // guards cancel and gone; never held across I/O
@@ -47,6 +48,12 @@ const (
 	branchDone    // read-only, or discarded
 )
 
+// tally is what a branch wrote, by topic.
+type tally struct {
+	topics map[string]*written
+	latest *written // the topic written last: mostly the only one
+}
+
 // written is what a branch wrote to a topic.
 type written struct {
 	name    string
@@ -57,7 +64,7 @@ type written struct {
 func newBranch(t *tenure, s *slot, name participant.BranchName) *Branch {
 	b := &Branch{
 		t: t, slot: s, name: name, turn: make(chan struct{}, 1), state: branchWriting,
-		topics: make(map[string]*written), got: newReceipts(t.cap),
+		tally: tally{topics: make(map[string]*written)}, got: newReceipts(t.cap), stamp: stampOf(t.sink.cfg.EpochHeader, name),
 	}
 	b.turn <- struct{}{}
 	t.mu.Lock()
@@ -238,15 +245,15 @@ func (b *Branch) abandon(ctx context.Context) {
 // dropWait is how long an abort that nobody waits for may take.
 const dropWait = 5 * time.Second
 
-// count notes a record's topic and age. The caller has the turn.
-func (b *Branch) count(topic string, at int64) {
-	w := b.latest
+// count notes a record's topic and age. The caller has the branch's turn.
+func (t *tally) count(topic string, at int64) {
+	w := t.latest
 	if w == nil || w.name != topic {
-		if w = b.topics[topic]; w == nil {
+		if w = t.topics[topic]; w == nil {
 			w = &written{name: topic, oldest: math.MaxInt64}
-			b.topics[topic] = w
+			t.topics[topic] = w
 		}
-		b.latest = w
+		t.latest = w
 	}
 	w.records++
 	w.oldest = min(w.oldest, at)

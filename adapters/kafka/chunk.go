@@ -42,11 +42,14 @@ func newChunk() *chunk {
 // fill copies records in, at most a slab full, and returns how many.
 func (c *chunk) fill(b *Branch, records []stream.Record) (int, error) {
 	n := min(len(records), chunkRecords)
-	size, headers := 0, 0
+	size, headers, stamped := 0, 0, len(b.stamp)
 	for i := range records[:n] {
 		r := &records[i]
 		size += len(r.Key) + len(r.Value)
-		headers += len(r.Headers)
+		if len(r.Headers) == 0 {
+			continue
+		}
+		headers += len(r.Headers) + stamped
 		for _, h := range r.Headers {
 			size += len(h.Value)
 		}
@@ -88,17 +91,27 @@ func (c *chunk) add(b *Branch, r *stream.Record) error {
 		out.Timestamp = time.Now()
 		at = out.Timestamp.UnixMilli()
 	}
-	if len(r.Headers) > 0 {
-		from := len(c.headers)
-		for _, h := range r.Headers {
-			c.headers = append(c.headers, kgo.RecordHeader{Key: h.Key, Value: c.copied(h.Value)})
-		}
-		out.Headers = c.headers[from:len(c.headers):len(c.headers)]
+	if out.Headers = b.stamp; len(r.Headers) > 0 {
+		out.Headers = c.headersOf(b, r)
 	}
-	b.count(to, at)
+	b.tally.count(to, at)
 	c.records = append(c.records, out)
 	c.origins = append(c.origins, origin{r.Topic, r.Partition, r.Offset})
 	return nil
+}
+
+// headersOf copies a record's headers, with the branch's epoch in the place of one that the record
+// brought along from another sink.
+func (c *chunk) headersOf(b *Branch, r *stream.Record) []kgo.RecordHeader {
+	from := len(c.headers)
+	for _, h := range r.Headers {
+		if len(b.stamp) == 1 && h.Key == b.stamp[0].Key {
+			continue
+		}
+		c.headers = append(c.headers, kgo.RecordHeader{Key: h.Key, Value: c.copied(h.Value)})
+	}
+	c.headers = append(c.headers, b.stamp...)
+	return c.headers[from:len(c.headers):len(c.headers)]
 }
 
 // copied puts bytes into the arena; nil stays nil, which is a tombstone.

@@ -27,14 +27,20 @@ type endpoint struct {
 	log     *slog.Logger
 }
 
-func newEndpoint(brokers []string, clientID string, options []kgo.Opt, log *slog.Logger) endpoint {
+// newEndpoint reads the files that the settings name, and dials nothing. The caller has checked
+// the settings.
+func newEndpoint(brokers []string, clientID string, security Security, options []kgo.Opt, log *slog.Logger) (endpoint, error) {
+	secure, err := security.options()
+	if err != nil {
+		return endpoint{}, fmt.Errorf("kafka client for %s: %w: %w", strings.Join(brokers, ","), participant.ErrMisconfigured, err)
+	}
 	if clientID == "" {
 		clientID = "unisink"
 	}
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return endpoint{brokers: brokers, id: clientID, options: options, log: log}
+	return endpoint{brokers: brokers, id: clientID, options: append(secure, options...), log: log}, nil
 }
 
 // String names the cluster for people.
@@ -82,7 +88,7 @@ type partInfo struct {
 
 // metadata asks, past every cache, for topics by name (none: no topic at all), and for the
 // cluster's id.
-func metadata(ctx context.Context, cl *kgo.Client, names ...string) (cluster string, topics map[string]topicInfo, err error) {
+func metadata(ctx context.Context, cl kmsg.Requestor, names ...string) (cluster string, topics map[string]topicInfo, err error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	for _, name := range names {
@@ -110,6 +116,21 @@ func metadata(ctx context.Context, cl *kgo.Client, names ...string) (cluster str
 		topics[*t.Topic] = info
 	}
 	return cluster, topics, nil
+}
+
+// brokers lists the numbers of the brokers that are there now.
+func brokers(ctx context.Context, cl kmsg.Requestor) ([]int32, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]int32, len(resp.Brokers))
+	for i, b := range resp.Brokers {
+		out[i] = b.NodeID
+	}
+	return out, nil
 }
 
 // missing reports whether a topic is not there.

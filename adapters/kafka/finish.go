@@ -79,10 +79,13 @@ func (s *Sink) Inspect(ctx context.Context, h participant.Handle) (participant.S
 		}
 		return participant.Unknown, nil
 	}
-	if where, err := f.openOn(ctx); err != nil || where != "" {
+	if open, err := f.openOn(ctx); err != nil || len(open) > 0 {
 		return participant.Undecided, err
 	}
 	if at.verdict == participant.Committed {
+		if lost, err := f.confirmed(ctx); err != nil || lost != "" {
+			return participant.Unknown, err
+		}
 		return participant.StateCommitted, nil
 	}
 	return participant.StateRolledBack, nil
@@ -93,6 +96,7 @@ type finish struct {
 	sink *Sink
 	cl   *kgo.Client // pinned to the handle's EndTxn class
 	b    *body
+	lost string // what the cluster no longer has of the branch's records; a commit says so
 }
 
 // finishing reads a handle and checks that it is of this cluster.
@@ -122,13 +126,11 @@ const leaderWait = 500 * time.Millisecond
 // proves the outcome.
 func (f *finish) end(ctx context.Context, commit bool) (participant.Proof, error) {
 	if commit {
-		_, without, err := leadersNow(ctx, f.cl, f.b)
+		lost, err := f.ready(ctx)
 		if err != nil {
 			return participant.Proof{}, err
 		}
-		if without != "" {
-			return participant.Proof{}, &participant.RetryAfter{After: leaderWait, Err: fmt.Errorf("%s has no leader now, and a commit could lose its marker", without)}
-		}
+		f.lost = lost
 	}
 	wait := short()
 	for {
@@ -141,7 +143,7 @@ func (f *finish) end(ctx context.Context, commit bool) (participant.Proof, error
 			if commit {
 				v = participant.Committed
 			}
-			return f.prove(ctx, v, "EndTxn was answered well")
+			return f.prove(ctx, outcome{verdict: v, evidence: "EndTxn was answered well"})
 		case errors.Is(answer, kerr.ConcurrentTransactions):
 			// Some decision is being completed, not necessarily this one.
 			if err := wait.wait(ctx); err != nil {
@@ -188,18 +190,17 @@ func (f *finish) settle(ctx context.Context, commit bool, answer error) (partici
 	case at.open:
 		return participant.Proof{}, &participant.RetryAfter{After: 10 * time.Millisecond, Err: fmt.Errorf("EndTxn was answered %w, but %s", answer, at.evidence)}
 	case at.verdict != 0:
-		return f.prove(ctx, at.verdict, at.evidence)
+		return f.prove(ctx, at)
 	case commit:
 		return participant.Proof{}, fmt.Errorf("in doubt: EndTxn was answered %w, and neither the coordinator nor the witness nor the log shows how the transaction ended; ask an operator to look at it", answer)
 	}
-	return f.prove(ctx, participant.RolledBack, fmt.Sprintf("EndTxn was answered %v, and nothing shows a commit", answer))
+	return f.prove(ctx, outcome{verdict: participant.RolledBack, guessed: true, evidence: fmt.Sprintf("EndTxn was answered %v, and nothing shows a commit", answer)})
 }
 
-// prove waits until the coordinator is done with the transaction and no partition shows it open.
-// Brokers up to 4.4 may call a commit complete and have dropped the marker of a partition that had
-// no leader; there readers stay blocked, and the next transaction of the producer would decide the
-// old records. So such a branch is not resolved, and its slot not touched.
-func (f *finish) prove(ctx context.Context, v participant.Verdict, evidence string) (participant.Proof, error) {
+// prove waits until the coordinator is done with the transaction and no partition shows it open,
+// writing the markers that the brokers have dropped. Until then the branch is not resolved, and its
+// slot not touched.
+func (f *finish) prove(ctx context.Context, ended outcome) (participant.Proof, error) {
 	wait := short()
 	for {
 		d, err := f.described(ctx)
@@ -207,7 +208,7 @@ func (f *finish) prove(ctx context.Context, v participant.Verdict, evidence stri
 			return participant.Proof{}, err
 		}
 		if !d.ending(f.b) {
-			evidence += "; " + d.said()
+			ended.evidence += "; " + d.said()
 			break
 		}
 		if err := wait.wait(ctx); err != nil {
@@ -215,14 +216,30 @@ func (f *finish) prove(ctx context.Context, v participant.Verdict, evidence stri
 		}
 	}
 	fault.Point("kafka/before-proof")
-	where, err := f.openOn(ctx)
+	open, err := f.openOn(ctx)
 	if err != nil {
 		return participant.Proof{}, err
 	}
-	if where != "" {
-		return participant.Proof{}, &participant.RetryAfter{After: leaderWait, Err: fmt.Errorf("torn: the coordinator has ended the transaction (%s), but %s still shows it open; readers are blocked there until its marker is written", evidence, where)}
+	if len(open) > 0 {
+		mended, err := f.mend(ctx, ended, open)
+		if err != nil {
+			return participant.Proof{}, err
+		}
+		ended.evidence += "; " + mended
 	}
-	return participant.Proof{Verdict: v, Evidence: evidence + "; no partition shows it open"}, nil
+	ended.evidence += "; no partition shows it open"
+	if ended.verdict != participant.Committed {
+		return participant.Proof{Verdict: ended.verdict, Evidence: ended.evidence}, nil
+	}
+	if f.lost == "" {
+		if f.lost, err = f.confirmed(ctx); err != nil {
+			return participant.Proof{}, err
+		}
+	}
+	if f.lost != "" {
+		return participant.Proof{Verdict: participant.RolledBack, Evidence: f.lost + "; what is left of the branch is committed (" + ended.evidence + ")"}, nil
+	}
+	return participant.Proof{Verdict: participant.Committed, Evidence: ended.evidence}, nil
 }
 
 // proven looks for a proof without ending anything.
@@ -231,54 +248,6 @@ func (f *finish) proven(ctx context.Context) (participant.Proof, bool, error) {
 	if err != nil || at.open || at.verdict == 0 {
 		return participant.Proof{}, false, err
 	}
-	p, err := f.prove(ctx, at.verdict, at.evidence)
+	p, err := f.prove(ctx, at)
 	return p, err == nil, err
-}
-
-// openOn names a partition of the handle on which our transaction is still open, or none. A
-// partition that is gone holds nothing.
-func (f *finish) openOn(ctx context.Context) (string, error) {
-	req := kmsg.NewPtrDescribeProducersRequest()
-	add := func(topic string, partition int32) {
-		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != topic {
-			t := kmsg.NewDescribeProducersRequestTopic()
-			t.Topic = topic
-			req.Topics = append(req.Topics, t)
-		}
-		t := &req.Topics[len(req.Topics)-1]
-		t.Partitions = append(t.Partitions, partition)
-	}
-	f.b.partitions(add)
-	if f.b.Offsets != nil {
-		add(offsetsTopic, *f.b.Offsets)
-	}
-	if len(req.Topics) == 0 {
-		return "", nil
-	}
-	for _, shard := range f.cl.RequestSharded(ctx, req) {
-		if isAny(shard.Err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
-			continue
-		}
-		resp, ok := shard.Resp.(*kmsg.DescribeProducersResponse)
-		if shard.Err != nil || !ok {
-			return "", classed(fmt.Errorf("ask who writes to the partitions: %w", shard.Err))
-		}
-		for _, t := range resp.Topics {
-			for _, p := range t.Partitions {
-				err := kerr.ErrorForCode(p.ErrorCode)
-				if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
-					continue
-				}
-				if err != nil {
-					return "", classed(fmt.Errorf("ask who writes to %s: %w", splitID(t.Topic, p.Partition), err))
-				}
-				for _, a := range p.ActiveProducers {
-					if a.ProducerID == f.b.PID && a.ProducerEpoch == int32(f.b.Epoch) && a.CurrentTxnStartOffset >= 0 {
-						return splitID(t.Topic, p.Partition), nil
-					}
-				}
-			}
-		}
-	}
-	return "", nil
 }

@@ -60,6 +60,33 @@ func (b *body) partitions(fn func(topic string, partition int32)) {
 	}
 }
 
+// places calls fn for each partition, that of the witness among them.
+func (b *body) places(fn func(topic string, partition int32)) {
+	b.partitions(fn)
+	if b.Offsets != nil {
+		fn(offsetsTopic, *b.Offsets)
+	}
+}
+
+// topicNames lists the topics that were written to.
+func (b *body) topicNames() []string {
+	out := make([]string, len(b.Topics))
+	for i, s := range b.Topics {
+		out[i] = s.Topic
+	}
+	return out
+}
+
+// records is how many were written to the topic, as far as it is known.
+func (s span) records() (n int64) {
+	for _, p := range s.Parts {
+		if len(p) == 4 {
+			n += p[3]
+		}
+	}
+	return n
+}
+
 // name is what makes the transaction unique for ever.
 func (b *body) name() string { return handleName(b.TxnID, b.PID, b.Epoch) }
 
@@ -86,13 +113,7 @@ func (b *body) encode(alias string) (participant.Handle, error) {
 func (b *body) text() string {
 	var what []string
 	for _, s := range b.Topics {
-		var n int64
-		for _, p := range s.Parts {
-			if len(p) == 4 {
-				n += p[3]
-			}
-		}
-		what = append(what, fmt.Sprintf("%d records in %d partitions of %s", n, len(s.Parts), s.Topic))
+		what = append(what, fmt.Sprintf("%d records in %d partitions of %s", s.records(), len(s.Parts), s.Topic))
 		if len(what) == 3 {
 			break
 		}

@@ -19,6 +19,7 @@ type outcome struct {
 	open     bool // not ended, or its end is not complete
 	verdict  participant.Verdict
 	evidence string
+	guessed  bool // nothing speaks for the verdict but that nothing speaks against it
 }
 
 // look reads how a transaction stands without changing it: the coordinator first, then the
@@ -75,17 +76,24 @@ func (d described) said() string {
 }
 
 // ours reports whether a description of an ended transaction is of this one. Its end raises the
-// epoch in the new class; in the old class only a fence or a time-out does.
+// epoch in the new class. In the old class it does not, and the next epoch may be that of the
+// next transaction as well as of a fence or a time-out that ended this one.
 func (d described) ours(b *body) bool {
-	return d.pid == b.PID && (d.epoch == b.Epoch+1 || (b.Class == classOld && d.epoch == b.Epoch))
+	if b.Class == classOld {
+		return d.pid == b.PID && d.epoch == b.Epoch
+	}
+	return d.pid == b.PID && d.epoch == b.Epoch+1
 }
 
 func (d described) ongoing(b *body) bool {
 	return d.state == stateOngoing && d.pid == b.PID && d.epoch == b.Epoch
 }
 
+// ending reports whether the markers are being written. With the old class this may be the end of
+// the next transaction too; then it is soon over.
 func (d described) ending(b *body) bool {
-	return (d.state == statePrepareCommit || d.state == statePrepareAbort) && d.ours(b)
+	raised := b.Class == classOld && d.pid == b.PID && d.epoch == b.Epoch+1
+	return (d.state == statePrepareCommit || d.state == statePrepareAbort) && (d.ours(b) || raised)
 }
 
 // ended is how the transaction ended, if the coordinator still remembers it.

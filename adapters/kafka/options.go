@@ -59,14 +59,18 @@ type SinkConfig struct {
 	// to it. It must never be deleted. Default: __consumer_offsets where clients can see it, else
 	// unisink.witness, which is then created.
 	WitnessTopic string
-	ClientID     string       // default "unisink"
-	Options      []kgo.Opt    // added to those of every client: TLS, SASL, dialer
-	Logger       *slog.Logger // default: discard
+	// EpochHeader names the header in which every record carries its epoch; default EpochHeader,
+	// NoEpochHeader leaves it out.
+	EpochHeader string
+	ClientID    string       // default "unisink"
+	Security    Security     // TLS and SASL
+	Options     []kgo.Opt    // added to those of every client: a dialer, other mechanisms
+	Logger      *slog.Logger // default: discard
 }
 
 // Validate names every mistake at once.
 func (c SinkConfig) Validate() error {
-	errs := []error{checkBrokers(c.Brokers)}
+	errs := []error{checkBrokers(c.Brokers), c.Security.check()}
 	if c.TransactionTimeout < 0 || c.TransactionTimeout > Unbounded {
 		errs = append(errs, fmt.Errorf("transaction timeout %s: must be between 0 (the most the broker allows) and %s", c.TransactionTimeout, Unbounded))
 	}
@@ -98,21 +102,29 @@ const (
 type SourceConfig struct {
 	Name    string   // the source's name in its pipeline; goes into Split.Resource
 	Brokers []string // "host:port", at least one
-	Topics  []string // at least one; all partitions that exist at Open are read
+	Topics  []string // at least one; all their partitions are read
 	Start   Start    // default earliest
 	// Bounded reads up to the end that each partition has at Open, and ends there.
 	Bounded        bool
 	MaxPollRecords int           // records per fetch round; default 10000
 	MaxPollBytes   int           // bytes per fetch from one broker; default 16 MiB
 	PollWait       time.Duration // how long Poll waits before it says that nothing came; default 250ms
-	ClientID       string        // default "unisink"
-	Options        []kgo.Opt     // added to the client's: TLS, SASL, dialer
-	Logger         *slog.Logger  // default: discard
+	// NewPartitions is how often a source that is not bounded looks for partitions that were added
+	// to its topics, and whether they are still the same topics; default 1m.
+	NewPartitions time.Duration
+	// Group is a consumer group whose offsets are written now and then, for tools that show lag. They
+	// say what was handed to the pipeline, are never read back, and the group must not be used
+	// otherwise. Empty: none.
+	Group    string
+	ClientID string       // default "unisink"
+	Security Security     // TLS and SASL
+	Options  []kgo.Opt    // added to the client's: a dialer, other mechanisms
+	Logger   *slog.Logger // default: discard
 }
 
 // Validate names every mistake at once.
 func (c SourceConfig) Validate() error {
-	errs := []error{checkBrokers(c.Brokers)}
+	errs := []error{checkBrokers(c.Brokers), c.Security.check()}
 	if len(c.Topics) == 0 {
 		errs = append(errs, errors.New("topics: name at least one"))
 	}
@@ -121,8 +133,8 @@ func (c SourceConfig) Validate() error {
 	default:
 		errs = append(errs, fmt.Errorf("start %q: must be earliest or latest", c.Start))
 	}
-	if c.MaxPollRecords < 0 || c.MaxPollBytes < 0 || c.PollWait < 0 || c.MaxPollBytes > math.MaxInt32 {
-		errs = append(errs, errors.New("max poll records, max poll bytes and poll wait must not be negative, nor bytes above 2 GiB"))
+	if c.MaxPollRecords < 0 || c.MaxPollBytes < 0 || c.PollWait < 0 || c.NewPartitions < 0 || c.MaxPollBytes > math.MaxInt32 {
+		errs = append(errs, errors.New("max poll records, max poll bytes, poll wait and new partitions must not be negative, nor bytes above 2 GiB"))
 	}
 	return misconfigured("kafka source", errs)
 }
@@ -140,6 +152,9 @@ func (c SourceConfig) withDefaults() SourceConfig {
 	}
 	if c.PollWait == 0 {
 		c.PollWait = 250 * time.Millisecond
+	}
+	if c.NewPartitions == 0 {
+		c.NewPartitions = time.Minute
 	}
 	return c
 }

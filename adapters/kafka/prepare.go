@@ -189,7 +189,7 @@ func (b *Branch) deadline(retained map[string]retention) (time.Time, error) {
 	if !b.t.can.unbounded {
 		left = b.begun.Add(b.t.can.timeout).Sub(now)
 	}
-	for topic, w := range b.topics {
+	for topic, w := range b.tally.topics {
 		r, ok := retained[topic]
 		if !ok || r.keeps == 0 {
 			continue
@@ -232,10 +232,7 @@ func leaders(ctx context.Context, cl *kgo.Client, b *body) (map[string]topicInfo
 // leadersNow asks once, and names a partition that has no leader. A topic that is gone has none
 // to wait for.
 func leadersNow(ctx context.Context, cl *kgo.Client, b *body) (topics map[string]topicInfo, without string, err error) {
-	names := make([]string, 0, len(b.Topics))
-	for _, s := range b.Topics {
-		names = append(names, s.Topic)
-	}
+	names := b.topicNames()
 	if b.Offsets != nil {
 		names = append(names, offsetsTopic)
 	}
@@ -252,10 +249,7 @@ func leadersNow(ctx context.Context, cl *kgo.Client, b *body) (topics map[string
 			}
 		}
 	}
-	b.partitions(led)
-	if b.Offsets != nil {
-		led(offsetsTopic, *b.Offsets)
-	}
+	b.places(led)
 	return topics, without, nil
 }
 

@@ -27,6 +27,8 @@ type capability struct {
 	// timeout of our transactions; never ends them when unbounded.
 	timeout   time.Duration
 	unbounded bool
+	// markers: every broker takes a marker that says of which transaction version it is.
+	markers bool
 }
 
 // probe asks the cluster who it is and what it can do. The time-out that the settings ask for
@@ -40,11 +42,15 @@ func probe(ctx context.Context, e endpoint, cl *kgo.Client, want time.Duration) 
 	if c.cluster, _, err = metadata(ctx, cl); err != nil {
 		return capability{}, classed(fmt.Errorf("ask %s for its cluster id: %w", e, err))
 	}
-	neverReaped, err := c.versions(ctx, e, cl)
+	ids, err := brokers(ctx, cl)
+	if err != nil || len(ids) == 0 {
+		return capability{}, classed(fmt.Errorf("ask %s for its brokers: %w", e, err))
+	}
+	neverReaped, err := c.versions(ctx, e, cl, ids)
 	if err != nil {
 		return capability{}, err
 	}
-	most, err := maxTimeout(ctx, e, cl)
+	most, err := maxTimeout(ctx, e, cl, ids)
 	if err != nil {
 		return capability{}, err
 	}
@@ -60,56 +66,85 @@ func probe(ctx context.Context, e endpoint, cl *kgo.Client, want time.Duration) 
 }
 
 // versions finds the class of EndTxn, and whether the brokers are new enough (4.1) to leave
-// transactions with the largest time-out alone for ever.
-func (c *capability) versions(ctx context.Context, e endpoint, cl *kgo.Client) (neverReaped bool, err error) {
-	req := kmsg.NewPtrApiVersionsRequest()
-	req.ClientSoftwareName, req.ClientSoftwareVersion = "unisink", "1"
-	resp, err := req.RequestWith(ctx, cl)
-	if err == nil {
-		err = kerr.ErrorForCode(resp.ErrorCode)
+// transactions with the largest time-out alone for ever. While brokers are being upgraded the
+// oldest counts: any of them can come to coordinate a transaction.
+func (c *capability) versions(ctx context.Context, e endpoint, cl *kgo.Client, ids []int32) (neverReaped bool, err error) {
+	var least map[kmsg.Key]int16
+	level := int16(math.MaxInt16)
+	answers, failed := 0, error(nil)
+	for _, id := range ids {
+		req := kmsg.NewPtrApiVersionsRequest()
+		req.ClientSoftwareName, req.ClientSoftwareVersion = "unisink", "1"
+		resp, err := req.RequestWith(ctx, cl.Broker(int(id)))
+		if err == nil {
+			err = kerr.ErrorForCode(resp.ErrorCode)
+		}
+		if err != nil {
+			failed = errors.Join(failed, classed(fmt.Errorf("ask broker %d at %s for its versions: %w", id, e, err)))
+			continue // it may be down; those that answer are enough
+		}
+		most := make(map[kmsg.Key]int16, len(resp.ApiKeys))
+		for _, k := range resp.ApiKeys {
+			most[kmsg.Key(k.ApiKey)] = k.MaxVersion + 1 // 0: not known at all
+		}
+		if answers++; answers == 1 {
+			least = most
+		}
+		for k := range least {
+			least[k] = min(least[k], most[k])
+		}
+		level = min(level, transactionLevel(resp))
 	}
-	if err != nil {
-		return false, classed(fmt.Errorf("ask %s for its versions: %w", e, err))
+	if answers == 0 {
+		return false, failed
 	}
-	most := make(map[kmsg.Key]int16, len(resp.ApiKeys))
-	for _, k := range resp.ApiKeys {
-		most[kmsg.Key(k.ApiKey)] = k.MaxVersion
-	}
-	if _, ok := most[kmsg.DescribeTransactions]; !ok {
+	if least[kmsg.DescribeTransactions] == 0 {
 		return false, fmt.Errorf("%w: the brokers at %s cannot describe transactions; Kafka 3.0 is the oldest that can", participant.ErrMisconfigured, e)
 	}
+	knows := func(k kmsg.Key, version int16) bool { return least[k] > version }
 	c.class = classOld
-	for _, f := range resp.FinalizedFeatures {
-		if f.Name == "transaction.version" && f.MaxVersionLevel >= 2 && most[kmsg.EndTxn] >= 5 && most[kmsg.Produce] >= 12 && most[kmsg.TxnOffsetCommit] >= 5 {
-			c.class = classNew
-		}
+	if level >= 2 && knows(kmsg.EndTxn, 5) && knows(kmsg.Produce, 12) && knows(kmsg.TxnOffsetCommit, 5) {
+		c.class = classNew
 	}
-	return most[kmsg.ListTransactions] >= 2, nil
+	c.markers = knows(kmsg.WriteTxnMarkers, 2)
+	return knows(kmsg.ListTransactions, 2), nil
 }
 
-// maxTimeout is the longest transaction time-out that the brokers allow. Without the right to
-// ask, Kafka's default is taken.
-func maxTimeout(ctx context.Context, e endpoint, cl *kgo.Client) (time.Duration, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.Topics = []kmsg.MetadataRequestTopic{}
-	meta, err := req.RequestWith(ctx, cl)
-	if err != nil || len(meta.Brokers) == 0 {
-		return 0, classed(fmt.Errorf("ask %s for its brokers: %w", e, err))
+// transactionLevel is the transaction version that the cluster has agreed on.
+func transactionLevel(resp *kmsg.ApiVersionsResponse) int16 {
+	for _, f := range resp.FinalizedFeatures {
+		if f.Name == "transaction.version" {
+			return f.MaxVersionLevel
+		}
 	}
-	configs, err := kadm.NewClient(cl).DescribeBrokerConfigs(ctx, meta.Brokers[0].NodeID)
+	return 0
+}
+
+// maxTimeout is the longest transaction time-out that all brokers allow. Without the right to
+// ask, Kafka's default is taken.
+func maxTimeout(ctx context.Context, e endpoint, cl *kgo.Client, ids []int32) (time.Duration, error) {
+	configs, err := kadm.NewClient(cl).DescribeBrokerConfigs(ctx, ids...)
 	var denied *kadm.AuthError
 	if errors.As(err, &denied) {
 		return defaultMaxTimeout, nil
 	}
-	if err != nil {
+	if err != nil && len(configs) == 0 {
 		return 0, classed(fmt.Errorf("ask %s for transaction.max.timeout.ms: %w", e, err))
 	}
+	most := time.Duration(0)
 	for _, r := range configs {
+		allows := defaultMaxTimeout
 		if ms, ok := number(r, "transaction.max.timeout.ms"); ok && ms > 0 && ms <= math.MaxInt32 {
-			return time.Duration(ms) * time.Millisecond, nil
+			allows = time.Duration(ms) * time.Millisecond
+		}
+		if most == 0 || allows < most {
+			most = allows
 		}
 	}
-	return defaultMaxTimeout, nil
+	if most == 0 {
+		return defaultMaxTimeout, nil
+	}
+	return most, nil
 }
 
 // number reads one numeric setting.

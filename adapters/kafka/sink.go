@@ -35,6 +35,8 @@ type Sink struct {
 
 	// reuseUnresolved takes away the guard of the slots; only a test sets it, to show what it is for.
 	reuseUnresolved bool
+	// noRepair leaves torn transactions as they are; only a test sets it, to show what the repair is for.
+	noRepair bool
 }
 
 // NewSink checks the settings; nothing is dialled before it is used.
@@ -46,9 +48,13 @@ func NewSink(cfg SinkConfig) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
+	at, err := newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Security, cfg.Options, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
 	s := &Sink{
 		cfg:       cfg,
-		at:        newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Options, cfg.Logger),
+		at:        at,
 		producing: producing,
 		opening:   make(chan struct{}, 1),
 		finisher:  make(map[int]*kgo.Client),

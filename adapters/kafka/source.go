@@ -1,18 +1,15 @@
 package kafka
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -26,17 +23,24 @@ type Source struct {
 	cfg SourceConfig
 	at  endpoint
 
-	mu     sync.Mutex // guards client; never held across I/O
+	mu     sync.Mutex // guards client, lag and closed; never held across I/O
 	client *kgo.Client
+	lag    *lag // nil without a group
 	closed bool
 
 	parts   []*part
 	byName  map[string]map[int32]*part
 	pending []fetched // of the last fetch, not yet handed out
 	open    int       // parts that have not ended
-	unended []*part   // bounded: ended without a fetch, to be said
+	due     []*part   // to be handed out without a fetch: new ones, and bounded ones that hold nothing
+	looked  time.Time // when new partitions were last looked for
 
-	slabs   slabPool
+	slabs slabPool
+	buf   buffers
+}
+
+// buffers are what a batch is made of, again and again.
+type buffers struct {
 	batch   stream.Batch
 	records []stream.Record
 	headers []stream.Header
@@ -51,6 +55,7 @@ type part struct {
 	next    int64
 	epoch   int32
 	end     int64 // bounded: stop here; else -1
+	high    int64 // the log's end when the partition was taken in
 	ended   bool
 }
 
@@ -66,7 +71,11 @@ func NewSource(cfg SourceConfig) (*Source, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	return &Source{cfg: cfg, at: newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Options, cfg.Logger)}, nil
+	at, err := newEndpoint(cfg.Brokers, cfg.ClientID, cfg.Security, cfg.Options, cfg.Logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{cfg: cfg, at: at}, nil
 }
 
 // Describe asks the cluster who it is.
@@ -134,96 +143,15 @@ func (s *Source) Open(ctx context.Context, from []stream.Position) error {
 		cl.Close()
 		return fmt.Errorf("kafka source %s: closed", s.cfg.Name)
 	}
-	s.client = cl
-	return nil
-}
-
-// resolve finds every partition and the exact offset it starts at.
-func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Position) error {
-	topics, err := s.at.topics(ctx, cl, s.cfg.Topics...)
-	if err != nil {
-		return err
-	}
-	adm := kadm.NewClient(cl)
-	starts, err := adm.ListStartOffsets(ctx, s.cfg.Topics...)
-	if err == nil {
-		err = starts.Error()
-	}
-	if err != nil {
-		return classed(fmt.Errorf("ask %s where its topics begin: %w", s.at, err))
-	}
-	ends, err := adm.ListCommittedOffsets(ctx, s.cfg.Topics...)
-	if err == nil {
-		err = ends.Error()
-	}
-	if err != nil {
-		return classed(fmt.Errorf("ask %s where its topics end: %w", s.at, err))
-	}
-
-	positions := make(map[string]stream.Position, len(from))
-	for _, p := range from {
-		positions[p.Split.ID] = p
-	}
-	s.parts, s.byName, s.pending, s.unended, s.open = nil, make(map[string]map[int32]*part), nil, nil, 0
-	for _, name := range s.cfg.Topics {
-		detail := topics[name]
-		id := slices.Clone(detail.id[:])
-		s.byName[name] = make(map[int32]*part)
-		for _, d := range detail.parts {
-			start, _ := starts.Lookup(name, d.number)
-			end, _ := ends.Lookup(name, d.number)
-			p := &part{
-				split: stream.Split{Resource: s.cfg.Name, ID: splitID(name, d.number)},
-				topic: name, number: d.number, topicID: id, epoch: -1, end: -1,
-			}
-			pos, known := positions[p.split.ID]
-			delete(positions, p.split.ID)
-			if err := p.startAt(s.cfg.Start, pos, known, start.Offset, end.Offset); err != nil {
-				return err
-			}
-			s.add(p, end.Offset)
-		}
-	}
-	for id := range positions {
-		return fmt.Errorf("%w: the restore point has a position for %s, which %s does not have: was the topic deleted, or taken out of the source?", participant.ErrMisconfigured, id, s.at)
+	s.client, s.looked = cl, time.Now()
+	if s.cfg.Group != "" {
+		s.lag = newLag(s.at, cl, s.cfg.Group)
 	}
 	return nil
 }
 
-// add takes a partition in; a bounded one that is at its end already has nothing to fetch.
-func (s *Source) add(p *part, end int64) {
-	s.parts = append(s.parts, p)
-	s.byName[p.topic][p.number] = p
-	s.open++
-	if s.cfg.Bounded {
-		p.end = end
-		if p.next >= end {
-			p.ended = true
-			s.unended = append(s.unended, p)
-		}
-	}
-}
-
-// startAt sets where to read from, or says why a position can't be read any more.
-func (p *part) startAt(start Start, pos stream.Position, known bool, first, end int64) error {
-	switch {
-	case !known && start == StartLatest:
-		p.next = end
-	case !known:
-		p.next = first
-	case len(pos.Opaque) > 0 && !bytes.Equal(pos.Opaque, p.topicID):
-		return fmt.Errorf("%w: topic %q was deleted and made again since the restore point; its old records are gone, so reading cannot go on where it stopped: rewind the pipeline, or start it anew", participant.ErrMisconfigured, p.topic)
-	case pos.Offset < first:
-		return fmt.Errorf("%w: position %d of %s is no longer in the log, which begins at %d now: %d records were deleted unread; lengthen the topic's retention, and rewind the pipeline or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, first, first-pos.Offset)
-	case pos.Offset > end:
-		return fmt.Errorf("%w: position %d of %s is past its end at %d: the log was cut off, or the topic made again; rewind the pipeline, or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, end)
-	default:
-		p.next, p.epoch = pos.Offset, pos.LeaderEpoch
-	}
-	return nil
-}
-
-// Splits lists the partitions, in order; known after Open.
+// Splits lists the partitions; known after Open. Between two calls of Poll it may grow, by
+// partitions that were added to a topic; the next batches are theirs, empty, with their positions.
 func (s *Source) Splits() []stream.Split {
 	out := make([]stream.Split, len(s.parts))
 	for i, p := range s.parts {
@@ -241,10 +169,13 @@ func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 	if cl == nil {
 		return nil, fmt.Errorf("kafka source %s: %w: Poll before Open", s.cfg.Name, participant.ErrBug)
 	}
-	if n := len(s.unended); n > 0 {
-		p := s.unended[n-1]
-		s.unended = s.unended[:n-1]
-		return s.hand(cl, p, kgo.FetchPartition{HighWatermark: p.end}), nil
+	if err := s.grow(ctx, cl); err != nil {
+		return nil, err
+	}
+	if n := len(s.due); n > 0 {
+		p := s.due[n-1]
+		s.due = s.due[:n-1]
+		return s.say(cl, p), nil
 	}
 	for {
 		for len(s.pending) > 0 {
@@ -309,7 +240,7 @@ func (s *Source) explain(topic string, partition int32, err error) error {
 // hand makes a batch of what was fetched; nil if it holds nothing to say.
 func (s *Source) hand(cl *kgo.Client, p *part, data kgo.FetchPartition) *stream.Batch {
 	before := p.next
-	s.records, s.headers = s.records[:0], s.headers[:0]
+	s.buf.records, s.buf.headers = s.buf.records[:0], s.buf.headers[:0]
 	for _, r := range data.Records {
 		if p.end >= 0 && r.Offset >= p.end {
 			r.Recycle()
@@ -317,32 +248,45 @@ func (s *Source) hand(cl *kgo.Client, p *part, data kgo.FetchPartition) *stream.
 		}
 		p.next, p.epoch = r.Offset+1, r.LeaderEpoch
 		if !r.Attrs.IsControl() {
-			s.records = append(s.records, stream.Record{
+			s.buf.records = append(s.buf.records, stream.Record{
 				Key: r.Key, Value: r.Value, Headers: s.headersOf(r), Time: r.Timestamp.UnixMilli(),
 				Topic: p.topic, Partition: p.number, Offset: r.Offset,
 			})
 		}
 		r.Recycle()
 	}
-	ended := p.end >= 0 && p.next >= p.end
-	if p.next == before && !ended {
+	if p.next == before && (p.end < 0 || p.next < p.end) {
 		return nil
 	}
-	if ended {
+	p.high = data.HighWatermark
+	return s.say(cl, p)
+}
+
+// say makes a batch of the records in the buffer and of where the partition stands.
+func (s *Source) say(cl *kgo.Client, p *part) *stream.Batch {
+	ended := p.end >= 0 && p.next >= p.end
+	if ended && !p.ended {
 		p.ended = true
 		s.open--
 		cl.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
 	}
-	s.batch = stream.Batch{
+	s.mu.Lock()
+	lag := s.lag
+	s.mu.Unlock()
+	if lag != nil {
+		lag.reached(p)
+	}
+	s.buf.batch = stream.Batch{
 		Split:   p.split,
-		Records: s.records,
+		Records: s.buf.records,
 		Next: stream.Position{
 			Split: p.split, Offset: p.next, LeaderEpoch: p.epoch, Opaque: p.topicID,
 		},
 		Ended:     ended,
-		HighWater: data.HighWatermark,
+		HighWater: p.high,
 	}
-	return &s.batch
+	s.buf.records = s.buf.records[:0]
+	return &s.buf.batch
 }
 
 // headersOf copies a record's headers into the batch's own slab.
@@ -350,31 +294,37 @@ func (s *Source) headersOf(r *kgo.Record) []stream.Header {
 	if len(r.Headers) == 0 {
 		return nil
 	}
-	from := len(s.headers)
+	from := len(s.buf.headers)
 	for _, h := range r.Headers {
-		s.headers = append(s.headers, stream.Header{Key: h.Key, Value: h.Value})
+		s.buf.headers = append(s.buf.headers, stream.Header{Key: h.Key, Value: h.Value})
 	}
-	return s.headers[from:len(s.headers):len(s.headers)]
+	return s.buf.headers[from:len(s.buf.headers):len(s.buf.headers)]
 }
 
 // drop ends the client and forgets what it had fetched.
 func (s *Source) drop() {
 	s.mu.Lock()
-	cl := s.client
-	s.client = nil
+	cl, lag := s.client, s.lag
+	s.client, s.lag = nil, nil
 	s.mu.Unlock()
+	if lag != nil {
+		lag.stop()
+	}
 	if cl != nil {
 		cl.Close()
 	}
-	s.pending, s.unended = nil, nil
+	s.pending, s.due = nil, nil
 }
 
 // Close ends reading and its goroutines. A Poll that waits returns an error.
 func (s *Source) Close() error {
 	s.mu.Lock()
-	cl := s.client
-	s.client, s.closed = nil, true
+	cl, lag := s.client, s.lag
+	s.client, s.lag, s.closed = nil, nil, true
 	s.mu.Unlock()
+	if lag != nil {
+		lag.stop()
+	}
 	if cl != nil {
 		cl.Close()
 	}
