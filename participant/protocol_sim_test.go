@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/unisink/unisink/internal/grpcerr"
@@ -327,53 +326,6 @@ func TestP18_WithoutRoomProofsAreReportedAtOnce(t *testing.T) {
 	})
 }
 
-func TestBarriersComeInOrderWithoutGapsEachOnce(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := onStage(t)
-		st.start(7, 8, false)
-		st.barrier(7, 1, false)
-		st.barrier(7, 3, false) // 2 was ordered by a leader that is gone
-		synctest.Wait()
-		if n := len(st.barriers); n != 3 {
-			t.Fatalf("%d barriers after 1 and 3 were ordered, want 3", n)
-		}
-		st.barrier(7, 2, false)
-		st.barrier(7, 3, false)
-		st.barrier(6, 4, false)
-		st.barrier(7, 4, true)
-		st.barrier(7, 5, false)
-		synctest.Wait()
-		var got []string
-		for len(st.barriers) > 0 {
-			b := <-st.barriers
-			got = append(got, fmt.Sprintf("%d.%d %t", b.Generation, b.N, b.Final))
-		}
-		want(t, "barriers", got, []string{"7.1 false", "7.2 false", "7.3 false", "7.4 true"})
-	})
-}
-
-func TestVoteTakesEachBarrierOnceAndRefusesASkippedOne(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		st := onStage(t)
-		st.start(7, 4, false)
-		st.epoch(7, 1, "a")
-		get(t, "vote", st.voted)
-		vote := func(g, n uint64) error {
-			return st.run.Vote(t.Context(), participant.Barrier{Generation: g, N: n}, participant.Contribution{})
-		}
-		if err := vote(7, 1); err != nil {
-			t.Errorf("the same barrier again: %v", err)
-		}
-		if err := vote(7, 3); !errors.Is(err, participant.ErrBug) {
-			t.Errorf("a skipped barrier: %v", err)
-		}
-		if err := vote(6, 2); !errors.Is(err, participant.ErrBug) {
-			t.Errorf("a barrier of another generation: %v", err)
-		}
-		none(t, "a vote for nothing", time.Second, st.voted)
-	})
-}
-
 func TestOrdersOfALowerTermAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)
@@ -386,70 +338,53 @@ func TestOrdersOfALowerTermAreRefused(t *testing.T) {
 	})
 }
 
-func TestTheDecisionOfAScopeOfOneIsAskedForUntilItIsThere(t *testing.T) {
+func TestZ2_FencedByAResourceFirstRenewsThenDemandsTheClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)
-		answers := []*unisinkv1.DecideResponse{
-			{Outcome: unisinkv1.Outcome_OUTCOME_PENDING},
-			{Outcome: unisinkv1.Outcome_OUTCOME_PENDING, SendAgain: true},
-			nil, // lost
-			{Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED},
-			{Outcome: unisinkv1.Outcome_OUTCOME_ABORTED, Final: 1, Cause: "closed"},
-		}
-		st.onDecide = func(*unisinkv1.Vote) (*unisinkv1.DecideResponse, error) {
-			a := answers[0]
-			answers = answers[1:]
-			if a == nil {
-				return nil, status.Error(codes.DeadlineExceeded, "too slow")
-			}
-			return a, nil
-		}
-		st.start(7, 2, true)
-		write := func(r string) {
-			b, err := st.run.Branch(t.Context(), "out")
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = b.(*participanttest.MemoryBranch).Write(r)
-			st.run.HasWork()
-		}
-		write("a")
-		b := get(t, "barrier of its own", st.barriers)
-		if b.N != 1 || b.Final {
-			t.Fatalf("barrier %+v", b)
-		}
-		if err := st.run.Vote(t.Context(), b, participant.Contribution{}); err != nil {
+		st.start(7, 2, false)
+		other := st.store.Process()
+		if err := other.Open(t.Context(), participant.Opening{
+			Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Scope: "orders/0", Member: "solo", Resource: "out", Generation: 8,
+		}); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Second)
-		want(t, "after the decision", commits(st.store), []string{"commit 7.1"})
-		none(t, "a barrier without work", time.Minute, st.barriers)
-		write("b")
-		b = get(t, "barrier", st.barriers)
-		if err := st.run.Vote(t.Context(), b, participant.Contribution{}); err != nil {
-			t.Fatal(err)
+		for len(st.renewed) > 0 {
+			<-st.renewed
 		}
-		get(t, "halt", st.halted)
-		synctest.Wait()
-		want(t, "after the abort", commits(st.store), []string{"commit 7.1", "roll back 7.2"})
+		st.epoch(7, 1, "a")
+		v := get(t, "vote", st.voted)
+		if v.GetKind() != unisinkv1.VoteKind_VOTE_KIND_LOST || v.GetReasonClass() != unisinkv1.ErrorClass_ERROR_CLASS_FENCED {
+			t.Fatalf("vote %v, want lost by a fence", v)
+		}
+		if len(st.renewed) == 0 {
+			t.Error("the lease was not renewed first")
+		}
+		if _, err := st.run.Branch(t.Context(), "out"); !errors.Is(err, participant.ErrClosed) {
+			t.Errorf("branch: %v", err)
+		}
 	})
 }
 
-func TestAFinalBarrierThatCrossesAnOwnOneIsMadeTheNext(t *testing.T) {
+func TestZ3_AFencedRenewalEndsRunAndStopsWriting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		st := onStage(t)
-		st.onDecide = func(*unisinkv1.Vote) (*unisinkv1.DecideResponse, error) {
-			return &unisinkv1.DecideResponse{Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED}, nil
+		st.start(7, 2, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.mu.Lock()
+		st.onRenew = func() error { return grpcerr.New(codes.FailedPrecondition, grpcerr.Fenced, "taken over", nil) }
+		st.mu.Unlock()
+		<-st.done
+		if !errors.Is(st.err, participant.ErrFenced) {
+			t.Fatalf("run: %v, want fenced", st.err)
 		}
-		st.start(7, 2, true)
-		st.run.HasWork()
-		first := get(t, "own barrier", st.barriers)
-		st.barrier(7, 1, true)
-		last := get(t, "final barrier", st.barriers)
-		if first.N != 1 || first.Final || last.N != 2 || !last.Final {
-			t.Errorf("barriers %+v, %+v", first, last)
+		get(t, "halt", st.halted)
+		want(t, "the prepared branch stays by its handle", commits(st.store), nil)
+		if len(st.store.Prepared()) != 1 {
+			t.Errorf("prepared: %q", st.store.Prepared())
 		}
-		st.barrier(7, 2, true)
-		none(t, "another barrier", time.Second, st.barriers)
+		if len(st.left) > 0 {
+			t.Error("a fenced process took its leave")
+		}
 	})
 }
