@@ -20,7 +20,7 @@ func (a *app) pipeline() *cli.Command {
 		&cli.Command{
 			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "drain", Usage: "read to the end of the source and let open windows fire first"},
+				&cli.BoolFlag{Name: "drain", Usage: "let open windows fire too; what is not read yet stays unread"},
 				&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"},
 			},
 			Action: a.pipelineStop,

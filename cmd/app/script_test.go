@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: false,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
-			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon,
+			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "helps": helps,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
@@ -236,3 +236,30 @@ func withAdmin(ts *testscript.TestScript, broker string, f func(context.Context,
 
 // innards of libraries and of Go that a person need not read.
 var innards = regexp.MustCompile(`rpc error|desc = |&\{|0x[0-9a-f]{6}|\*[a-z]+\.[A-Z]|%!|<nil>|goroutine `)
+
+// helps: --help of every command and verb, found by reading the help above it.
+func helps(ts *testscript.TestScript, _ bool, _ []string) {
+	seen := 0
+	var visit func(path []string)
+	visit = func(path []string) {
+		if code := run(ts, append(slices.Clone(path), "--help")); code != 0 {
+			ts.Fatalf("%v --help: exit code %d", path, code)
+		}
+		text, errs := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+		if errs != "" || !strings.Contains(text, strings.Join(path, " ")) || strings.Contains(text, "help, h") {
+			ts.Fatalf("%v --help:\n%s%s", path, text, errs)
+		}
+		seen++
+		_, commands, _ := strings.Cut(text, "COMMANDS:\n")
+		commands, _, _ = strings.Cut(commands, "\n\n")
+		for _, line := range strings.Split(commands, "\n") {
+			if name, _, _ := strings.Cut(strings.TrimSpace(line), " "); name != "" {
+				visit(append(slices.Clone(path), name))
+			}
+		}
+	}
+	visit([]string{"unisink"})
+	if seen < 25 {
+		ts.Fatalf("only %d pages of help", seen)
+	}
+}

@@ -233,7 +233,11 @@ func (d *demo) act(ctx context.Context, what string, target func(*node) *proc) e
 
 // drain lets everything that was written come out, and the pipeline end.
 func (d *demo) drain(ctx context.Context) error {
-	d.setPhase("draining: sources end, open windows fire, one last epoch")
+	d.setPhase("no more orders: the last ones come through")
+	if err := d.awaitProven(ctx, d.orders.Load()); err != nil {
+		return err
+	}
+	d.setPhase("draining: open windows fire, one last epoch")
 	_, err := d.client.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
 		Meta: d.client.NewMeta(), Name: d.pipelineName(), Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING,
 	})

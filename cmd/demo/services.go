@@ -194,6 +194,31 @@ func (d *demo) awaitEpochs(ctx context.Context, n uint64) error {
 	})
 }
 
+// awaitProven waits until the proven positions add up to that many records: a drain ends where the
+// pipeline is, and reads no further.
+func (d *demo) awaitProven(ctx context.Context, records int64) error {
+	const limit = 20 * time.Second
+	end := time.Now().Add(limit)
+	for {
+		cut, err := d.client.Pipelines().ProvenCut(ctx, &unisinkv1.ProvenCutRequest{Pipeline: d.pipelineName()})
+		var read int64
+		for _, s := range cut.GetScopes() {
+			for _, p := range s.GetPositions() {
+				read += p.GetOffset()
+			}
+		}
+		if err == nil && read >= records {
+			return nil
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%d of %d orders were through after %s (last error: %v)", read, records, limit, err)
+		}
+		if err := sleep(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+}
+
 // logTails is the last lines of every child's log.
 func (d *demo) logTails(lines int) string {
 	files, err := filepath.Glob(filepath.Join(d.dir, "*.log"))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -147,8 +148,18 @@ func plain(err error) string {
 		return err.Error()
 	}
 	text := st.GRPCStatus().Message()
-	if _, dial, ok := strings.Cut(text, "Error while dialing: "); ok {
-		text = strings.TrimSuffix(dial, `"`)
+	if _, quoted, ok := strings.Cut(text, "connection error: desc = "); ok {
+		if s, err := strconv.Unquote(quoted); err == nil {
+			text = s
+		}
+	}
+	for _, layer := range []string{"Error while dialing: ", "authentication handshake failed: "} {
+		if _, inner, ok := strings.Cut(text, layer); ok {
+			text = inner
+		}
+	}
+	if strings.HasPrefix(text, "error reading server preface: ") {
+		text = "it answers and does not speak our protocol in plain text; does it want TLS?"
 	}
 	return text
 }

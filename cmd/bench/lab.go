@@ -1,0 +1,302 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/internal/child"
+	"github.com/unisink/unisink/internal/freeport"
+	"github.com/unisink/unisink/internal/services"
+	"github.com/unisink/unisink/participant"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// LabConfig says with what is measured.
+type LabConfig struct {
+	// Exe is this binary; it is started again for each process.
+	Exe string
+	// Brokers of a Kafka of the user's own; empty: a real broker is fetched and started.
+	Brokers []string
+	Nodes   int // coordinator nodes, 1 or 3
+	// Dir for logs and data; empty: a temporary one, which is removed at the end.
+	Dir string
+	// Progress is told what is going on, a line at a time.
+	Progress func(string)
+}
+
+// lab is broker and coordinator group, each process its own.
+type lab struct {
+	c       LabConfig
+	dir     string
+	crew    *child.Crew
+	cluster *services.KafkaCluster // nil: the user's own
+	brokers []string
+	nodes   []*node
+	client  *participant.Client
+	admin   *kafka.Admin
+}
+
+type node struct {
+	id           string
+	client, raft string
+	proc         *child.Process
+}
+
+// inLab runs f with everything started. Whatever happens, no process is left, and no temporary directory.
+func inLab(ctx context.Context, c LabConfig, f func(l *lab) error) (err error) {
+	l := &lab{c: c, dir: c.Dir, brokers: c.Brokers}
+	if l.dir == "" {
+		if l.dir, err = os.MkdirTemp("", "unisink-bench-"); err != nil {
+			return fmt.Errorf("make a directory to measure in: %w", err)
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(l.dir)) }()
+	} else if err = os.MkdirAll(l.dir, 0o700); err != nil {
+		return fmt.Errorf("make the directory %s: %w", l.dir, err)
+	}
+	l.crew = child.New()
+	defer func() { err = errors.Join(err, l.close()) }()
+	if err := l.start(ctx); err != nil {
+		return err
+	}
+	return f(l)
+}
+
+func (l *lab) close() error {
+	if l.client != nil {
+		_ = l.client.Close() // nothing is under way on it
+	}
+	if l.admin != nil {
+		l.admin.Close()
+	}
+	err := l.crew.End()
+	if l.cluster != nil {
+		err = errors.Join(err, l.cluster.Close())
+	}
+	return err
+}
+
+func (l *lab) say(format string, args ...any) {
+	if l.c.Progress != nil {
+		l.c.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+func (l *lab) start(ctx context.Context) (err error) {
+	if len(l.brokers) == 0 {
+		l.say("starting Apache Kafka %s", services.KafkaCurrent)
+		if l.cluster, err = services.Kafka(ctx, services.KafkaConfig{}); err != nil {
+			return err
+		}
+		l.brokers = l.cluster.Addrs()
+	}
+	if l.admin, err = kafka.NewAdmin(kafka.AdminConfig{Brokers: l.brokers}); err != nil {
+		return err
+	}
+	if err := l.admin.Reach(ctx); err != nil {
+		return err
+	}
+	l.say("starting %d coordinator nodes", l.c.Nodes)
+	for i := range l.c.Nodes {
+		if err := l.addNode(fmt.Sprintf("n%d", i+1)); err != nil {
+			return err
+		}
+	}
+	for _, n := range l.nodes {
+		if err := l.awaitPort(ctx, n); err != nil {
+			return err
+		}
+	}
+	if l.client, err = newClient(l.coordinators()...); err != nil {
+		return err
+	}
+	return l.bootstrap(ctx)
+}
+
+func (l *lab) addNode(id string) (err error) {
+	n := &node{id: id}
+	if n.client, err = freeport.Loopback(); err != nil {
+		return err
+	}
+	if n.raft, err = freeport.Loopback(); err != nil {
+		return err
+	}
+	l.nodes = append(l.nodes, n)
+	return l.startNode(n)
+}
+
+func (l *lab) startNode(n *node) (err error) {
+	n.proc, err = l.crew.Start(child.Spec{
+		Name: "node " + n.id, Path: l.c.Exe, Log: filepath.Join(l.dir, n.id+".log"),
+		Args: []string{"serve", "--node", n.id, "--data", filepath.Join(l.dir, n.id), "--client", n.client, "--raft", n.raft, "--log-level", "warn"},
+	})
+	return err
+}
+
+func (l *lab) coordinators() []string {
+	out := make([]string, len(l.nodes))
+	for i, n := range l.nodes {
+		out[i] = n.client
+	}
+	return out
+}
+
+func newClient(addresses ...string) (*participant.Client, error) {
+	return participant.NewClient(participant.ClientConfig{Coordinators: addresses, Actor: "bench", Logger: slog.New(slog.DiscardHandler)})
+}
+
+const startWait = 20 * time.Second
+
+func (l *lab) awaitPort(ctx context.Context, n *node) error {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.client)
+		if err == nil {
+			return conn.Close()
+		}
+		if !n.proc.Alive() {
+			return fmt.Errorf("node %s ended before it answered: %w\n%s", n.id, n.proc.Err(), l.tail(n.id))
+		}
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("node %s does not answer at %s: %w\n%s", n.id, n.client, err, l.tail(n.id))
+		}
+	}
+}
+
+func (l *lab) bootstrap(ctx context.Context) error {
+	cl, err := newClient(l.nodes[0].client)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: fmt.Sprintf("bench%d", time.Now().UnixMilli())}
+	for _, n := range l.nodes {
+		req.Nodes = append(req.Nodes, &unisinkv1.Node{Id: n.id, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
+	}
+	if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
+		return fmt.Errorf("bootstrap the group: %w", err)
+	}
+	return nil
+}
+
+// leader is the node that leads now.
+func (l *lab) leader(ctx context.Context) (*node, error) {
+	ctx, cancel := context.WithTimeout(ctx, startWait)
+	defer cancel()
+	for {
+		st, err := l.client.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+		if err == nil {
+			for _, n := range l.nodes {
+				if n.id == st.GetLeader() && n.proc.Alive() {
+					return n, nil
+				}
+			}
+		}
+		if serr := sleep(ctx, 50*time.Millisecond); serr != nil {
+			return nil, fmt.Errorf("the group has no leader: %w", errors.Join(serr, err))
+		}
+	}
+}
+
+// topic makes an empty topic whose data goes soon after the topic.
+func (l *lab) topic(ctx context.Context, name string, partitions int) error {
+	return l.admin.CreateTopic(ctx, name, partitions, map[string]string{"file.delete.delay.ms": "1000"})
+}
+
+// task is one run of a job by a process of its own.
+type task struct {
+	Name     string // of the pipeline, its output topic and its log
+	Job      string
+	From     string
+	Epoch    time.Duration // 0: without transactions
+	Bounded  bool
+	Settings // of all runs
+}
+
+// worker starts the process. Instance tells processes of one task apart.
+func (l *lab) worker(t task, instance string) (*child.Process, error) {
+	args := []string{
+		"bench", "worker", "--job", t.Job, "--name", t.Name, "--from", t.From, "--to", t.Name,
+		"--epoch", t.Epoch.String(), "--compression", t.Compression, "--report", l.report(t),
+		"--brokers", strings.Join(l.brokers, ","), "--log-level", "warn",
+	}
+	for _, a := range l.coordinators() {
+		args = append(args, "--coordinator", a)
+	}
+	if t.Bounded {
+		args = append(args, "--bounded")
+	}
+	if t.Profiles != "" {
+		args = append(args, "--profile", filepath.Join(t.Profiles, t.Name+instance+".cpu"))
+	}
+	return l.crew.Start(child.Spec{Name: "the pipeline " + t.Name, Path: l.c.Exe, Args: args, Log: filepath.Join(l.dir, t.Name+instance+".log")})
+}
+
+func (l *lab) report(t task) string { return filepath.Join(l.dir, t.Name+".json") }
+
+// ended waits for a process that ends by itself, and reads its report.
+func (l *lab) ended(ctx context.Context, t task, p *child.Process) (Report, error) {
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		return Report{}, errors.Join(context.Cause(ctx), p.Kill())
+	}
+	if err := p.Err(); err != nil {
+		return Report{}, fmt.Errorf("the pipeline %s failed: %w\n%s", t.Name, err, l.tail(t.Name))
+	}
+	text, err := os.ReadFile(l.report(t))
+	if err != nil {
+		return Report{}, fmt.Errorf("the pipeline %s left no report: %w", t.Name, err)
+	}
+	var r Report
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Report{}, fmt.Errorf("read the report of the pipeline %s: %w", t.Name, err)
+	}
+	return r, nil
+}
+
+// stop ends a task's process gracefully: by its pipeline's stop, or by a signal where there is none.
+func (l *lab) stop(ctx context.Context, t task, p *child.Process) error {
+	if t.Epoch == 0 {
+		return p.Signal(syscall.SIGTERM)
+	}
+	_, err := l.client.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
+		Meta: l.client.NewMeta(), Name: t.Name, Desired: unisinkv1.DesiredState_DESIRED_STATE_STOPPING,
+	})
+	if err != nil {
+		return fmt.Errorf("stop the pipeline %s: %w", t.Name, err)
+	}
+	return nil
+}
+
+// tail is the end of a process's log.
+func (l *lab) tail(name string) string {
+	text, err := os.ReadFile(filepath.Join(l.dir, name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	return strings.Join(lines[max(0, len(lines)-5):], "\n")
+}
+
+// sleep waits unless ctx ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
