@@ -74,7 +74,7 @@ func (s *Store) Prepared() []string {
 func (s *Store) Plant(name participant.BranchName, records ...string) participant.Handle {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.add(name, records)
+	return s.add(name, records, 0)
 }
 
 // Trail is everything that happened to branches, in order: "prepare …", "commit …", "roll back …",
@@ -130,6 +130,7 @@ type Memory struct {
 	crashed bool
 	closed  bool
 	bounded time.Duration
+	pad     int
 	open    *participant.Opening
 	newest  uint64 // n of the newest branch begun in the opened generation
 	writing map[*MemoryBranch]bool
@@ -150,6 +151,13 @@ func (m *Memory) SetBounded(d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.bounded = d
+}
+
+// SetHandleBytes pads the bodies of handles to n bytes, for tests of what is too large.
+func (m *Memory) SetHandleBytes(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.pad = n
 }
 
 // Crash ends the process as kill -9 would: no later call has an effect, what was not prepared is gone.
@@ -320,7 +328,7 @@ func (b *MemoryBranch) prepare() (participant.Vote, error) {
 		b.vote = participant.Vote{Kind: participant.ReadOnly}
 		return b.vote, nil
 	}
-	h := m.store.add(b.name, b.records)
+	h := m.store.add(b.name, b.records, m.pad)
 	b.vote = participant.Vote{Kind: participant.Yes, Handle: h}
 	if m.bounded > 0 {
 		b.vote.Deadline = time.Now().Add(m.bounded)
@@ -329,13 +337,16 @@ func (b *MemoryBranch) prepare() (participant.Vote, error) {
 }
 
 // add makes a branch durable. Called with mu held.
-func (s *Store) add(name participant.BranchName, records []string) participant.Handle {
+func (s *Store) add(name participant.BranchName, records []string, pad int) participant.Handle {
 	s.seq++
 	h := participant.Handle{
 		Kind: Kind, Version: 1, Identity: s.identity, Alias: name.Resource,
 		// Two prepares of one branch are two things (P7).
 		Name: fmt.Sprintf("%s#%d", name, s.seq),
 		Text: fmt.Sprintf("%d records in memory %s", len(records), s.identity),
+	}
+	if pad > 0 {
+		h.Body = make([]byte, pad)
 	}
 	if s.broken == oneHandle {
 		h.Name = name.Resource
