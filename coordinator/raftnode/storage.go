@@ -81,11 +81,11 @@ func makeDir(dir string) error {
 
 // write runs one call that changes the disk.
 func (s *store) write(what string, call func() error) error {
-	watchdog := time.AfterFunc(s.limit, func() {
+	w := startWatchdog(s.limit, func() {
 		s.stop.report(fmt.Errorf("%w: %s did not return within %s", ErrDiskHung, what, s.limit))
 	})
 	err := call()
-	watchdog.Stop()
+	w.stop()
 	s.syncs.Add(syncsPerTxn)
 	if cause := s.stop.cause(); cause != nil {
 		return s.stop.fail(cause) // what came late, or beside another failure, helps nobody
