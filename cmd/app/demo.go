@@ -67,6 +67,9 @@ func (a *app) runDemo(c *cli.Context) error {
 		}
 		return err
 	}
+	if !jsonWanted {
+		fmt.Fprintln(a.out)
+	}
 	if showErr := a.showReport(c, report, report.Verify); showErr != nil {
 		return showErr
 	}

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -108,75 +110,47 @@ func Run(ctx context.Context, c Config) (_ Report, err error) {
 	} else if err = os.MkdirAll(d.dir, 0o700); err != nil {
 		return Report{}, fmt.Errorf("make the directory %s: %w", d.dir, err)
 	}
-	d.crew = newCrew(c.Exe, d.dir)
-	defer func() { err = errors.Join(err, d.crew.end()) }()
+	d.crew = &crew{Crew: child.New(), exe: c.Exe, dir: d.dir}
+	defer func() { err = errors.Join(err, d.crew.End()) }()
 	return d.play(ctx)
 }
 
-// play is the whole performance, act by act.
+// play is the whole performance: the services, the pipeline and its orders, the kills, the verdict.
 func (d *demo) play(ctx context.Context) (Report, error) {
 	if err := d.startServices(ctx); err != nil {
 		return Report{}, err
 	}
 	defer func() { _ = d.client.Close() }() // the last to use it
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	work, stopWork := context.WithCancel(ctx)
-	defer stopWork()
 	screenCtx, stopScreen := context.WithCancel(ctx)
-	defer stopScreen()
-
-	var g errgroup.Group
-	fail := func(f func() error) func() error {
-		return func() error {
-			err := f()
-			if err != nil {
-				cancel(err) // the others stop at once
-			}
-			return err
-		}
-	}
-	g.Go(fail(func() error { return d.c.Workload.Generate(work, d.broker, d.c.Rate, &d.orders) }))
-	pipelineDone := make(chan error, 1)
-	go func() {
-		err := d.supervise(ctx)
-		if err != nil {
-			cancel(err)
-		}
-		pipelineDone <- err
-	}()
 	screenDone := make(chan struct{})
 	go func() { defer close(screenDone); d.show(screenCtx) }()
+	// The report comes below the last screen.
+	defer func() { stopScreen(); <-screenDone }()
+	if err := d.perform(ctx); err != nil {
+		return Report{}, d.explain(err)
+	}
+	d.setPhase("verifying: every window is computed again from the orders")
+	report, err := d.verdict(ctx)
+	d.setPhase("verified: " + string(report.Verify.Verdict))
+	return report, err
+}
 
-	var report Report
-	g.Go(fail(func() error {
+// perform runs the pipeline and its orders while the kills are made, and returns when it has drained.
+func (d *demo) perform(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx) // who fails stops the others
+	work, stopWork := context.WithCancel(ctx)
+	defer stopWork()
+	g.Go(func() error { return d.c.Workload.Generate(work, d.broker, d.c.Rate, &d.orders) })
+	g.Go(func() error { return d.supervise(ctx) }) // it ends once the pipeline has drained
+	g.Go(func() error {
 		defer stopWork()
 		if err := d.acts(ctx); err != nil {
 			return err
 		}
 		stopWork()
 		return d.drain(ctx)
-	}))
-	err := g.Wait()
-	if err == nil {
-		select {
-		case err = <-pipelineDone: // it stops by itself once everything is proven
-		case <-ctx.Done():
-			err = context.Cause(ctx)
-		}
-	}
-	if err != nil {
-		cancel(err)
-		<-pipelineDone
-		stopScreen()
-		<-screenDone
-		return report, d.explain(err)
-	}
-	d.setPhase("verifying")
-	report, err = d.verdict(ctx)
-	stopScreen()
-	<-screenDone
-	return report, err
+	})
+	return g.Wait()
 }
 
 // acts are the kills, with quiet between them.
@@ -284,17 +258,24 @@ func (d *demo) supervise(ctx context.Context) error {
 		select {
 		case <-p.done:
 		case <-ctx.Done():
-			return errors.Join(context.Cause(ctx), p.stop(2*time.Second))
+			return errors.Join(context.Cause(ctx), d.stopWorker(ctx, p))
 		}
-		if p.err == nil {
+		if p.Err() == nil {
 			return nil // stopped
 		}
 		if time.Since(began) > short {
 			failures = 0
 		} else if failures++; failures == 3 {
-			return fmt.Errorf("the pipeline ended three times in a row as soon as it was started (%w)", p.err)
+			return fmt.Errorf("the pipeline ended three times in a row as soon as it was started (%w)", p.Err())
 		}
 	}
+}
+
+// stopWorker gives the pipeline a moment to end by itself, although ctx has ended.
+func (d *demo) stopWorker(ctx context.Context, p *proc) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	return p.Stop(ctx, syscall.SIGTERM)
 }
 
 func (d *demo) pipelineArgs() []string {

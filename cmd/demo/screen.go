@@ -21,17 +21,14 @@ func (d *demo) show(ctx context.Context) {
 	var lastLine time.Time
 	lastPhase := ""
 	drawn := 0
-	for sleep(ctx, screenEvery) == nil {
+	draw := func(ctx context.Context) {
 		v := d.look(ctx)
-		if ctx.Err() != nil {
-			break
-		}
 		if !d.c.Screen {
 			if v.phase != lastPhase || time.Since(lastLine) >= lineEvery {
 				fmt.Fprintln(d.c.Out, v.line(time.Since(began)))
 				lastLine, lastPhase = time.Now(), v.phase
 			}
-			continue
+			return
 		}
 		text := v.page(d.c.Workload.Text(), d.c.Epoch, time.Since(began))
 		if drawn > 0 {
@@ -43,6 +40,13 @@ func (d *demo) show(ctx context.Context) {
 		fmt.Fprint(d.c.Out, "\x1b[J")
 		drawn = len(text)
 	}
+	for sleep(ctx, screenEvery) == nil {
+		draw(ctx)
+	}
+	// One last look, so that the screen that stays shows how it ended.
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), screenEvery)
+	defer cancel()
+	draw(last)
 }
 
 // view is one look at the group through its public API, and what the demo itself did.
@@ -113,8 +117,8 @@ func (v view) newest() string {
 }
 
 func (v view) line(at time.Duration) string {
-	return fmt.Sprintf("%5.1fs  %-9s leader %-3s term %d  epoch %-7s in doubt %d open, %d unfinished  lag %s  orders %d  %s",
-		at.Seconds(), "", dash(v.leader), v.term, v.newest(), v.scope.GetRoundsOpen(), v.scope.GetUnfinished(), v.lag(), v.orders, v.phase)
+	return fmt.Sprintf("%5.1f s  leader %-2s  term %d  epoch %-6s  in doubt %d undecided, %d not proven  lag %s  %d orders  %s",
+		at.Seconds(), dash(v.leader), v.term, v.newest(), v.scope.GetRoundsOpen(), v.scope.GetUnfinished(), v.lag(), v.orders, v.phase)
 }
 
 func dash(s string) string {
@@ -163,9 +167,13 @@ func epochLine(e *unisinkv1.EpochRecord) string {
 	if e.GetProvenAtMs() != 0 {
 		proven = fmt.Sprintf("after %d ms", max(0, e.GetProvenAtMs()-e.GetDecidedAtMs()))
 	}
-	var position int64
-	for _, p := range e.GetPositions() {
-		position += p.GetOffset()
+	position := "-" // older epochs keep their outcome alone
+	if at := e.GetPositions(); len(at) > 0 {
+		var sum int64
+		for _, p := range at {
+			sum += p.GetOffset()
+		}
+		position = fmt.Sprint(sum)
 	}
 	var branches []string
 	for _, b := range e.GetBranches() {
@@ -175,7 +183,7 @@ func epochLine(e *unisinkv1.EpochRecord) string {
 	if what == "" {
 		what = "nothing to write"
 	}
-	return fmt.Sprintf("  %-8s  %s  %-12s  %8d  %s", fmt.Sprintf("%d.%d", e.GetEpoch().GetGeneration(), e.GetEpoch().GetN()),
+	return fmt.Sprintf("  %-8s  %s  %-12s  %8s  %s", fmt.Sprintf("%d.%d", e.GetEpoch().GetGeneration(), e.GetEpoch().GetN()),
 		time.UnixMilli(e.GetDecidedAtMs()).Format("15:04:05.000"), proven, position, what)
 }
 

@@ -115,7 +115,7 @@ func (d *demo) awaitPort(ctx context.Context, addr string, p *proc) error {
 			return nil
 		}
 		if !p.alive() {
-			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, p.err)
+			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, p.Err())
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%s did not answer at %s within 15 s: %w", p.name, addr, err)
