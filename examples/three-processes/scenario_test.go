@@ -80,11 +80,12 @@ func (s *system) pauseMember(t *testing.T, name string) strike {
 	return k
 }
 
-// TestNodesKilledInMidRound: when the leader dies the next one decides the round with the votes
+// TestNodesHitInMidRound: when the leader dies or stands still the next one decides the round with the votes
 // repeated, when all nodes die the members wait, and in both cases none of them ends.
-func TestNodesKilledInMidRound(t *testing.T) {
+func TestNodesHitInMidRound(t *testing.T) {
 	s := newSystem(t, 3*time.Second)
 	s.untilDecided(t, "kill -9 of the leader", s.killLeader)
+	s.untilDecided(t, "pause of the leader", s.pauseLeader)
 	s.untilDecided(t, "kill -9 of all nodes", s.killAllNodes)
 	s.stopAndGoOn(t)
 	s.finish(t, unisinkv1.DesiredState_DESIRED_STATE_DRAINING)
@@ -117,6 +118,21 @@ func (s *system) killLeader(t *testing.T) strike {
 	// The two that are left go on without it.
 	s.awaitGoingOn(t, before)
 	s.startNode(t, struck)
+	s.roles(t)
+	return k
+}
+
+// pauseLeader: a leader that stands still is replaced, and is none any more when it goes on.
+func (s *system) pauseLeader(t *testing.T) strike {
+	t.Helper()
+	before := s.present(t)
+	var struck *node
+	k := s.strikeAt(t, func(leader *node) {
+		kick(t, leader.Process, syscall.SIGSTOP)
+		struck = leader
+	})
+	s.awaitGoingOn(t, before)
+	kick(t, struck.Process, syscall.SIGCONT)
 	s.roles(t)
 	return k
 }
