@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// verify lets the binary recompute the outputs. Its exit code is part of the verdict.
+func verify(ctx context.Context, bin, dir, broker string, coordinators []string) (report json.RawMessage, problem string, err error) {
+	args := []string{"verify", pipelineName, "-o", "json", "--brokers", broker, "--from", topicIn, "--to", topicOut, "--dir", filepath.Join(dir, outputDir)}
+	for _, c := range coordinators {
+		args = append(args, "--coordinator", c)
+	}
+	cmd := exec.CommandContext(ctx, bin, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return nil, "", fmt.Errorf("run unisink verify: %w", err)
+	}
+	var verdict struct {
+		Verdict string
+		Records int64
+	}
+	if json.Unmarshal(out, &verdict) != nil {
+		return nil, fmt.Sprintf("verify gave no report (%v): %s", err, strings.TrimSpace(said.String())), nil
+	}
+	switch {
+	case err != nil || verdict.Verdict != clean:
+		problem = fmt.Sprintf("verify says %q: %s", verdict.Verdict, strings.TrimSpace(said.String()))
+	case verdict.Records == 0:
+		problem = "verify saw no records"
+	}
+	return out, problem, nil
+}
+
+// leftOpen asks the broker, in words of its own, what is still open: transactions that are not at
+// rest, producers with an open transaction in any partition, readers of committed records who are
+// held back. It counts our transactional ids as well.
+func leftOpen(ctx context.Context, cl *kgo.Client) (ids int, left []string, err error) {
+	adm := kadm.NewClient(cl)
+	all, err := adm.ListTransactions(ctx, nil, nil)
+	if err != nil {
+		return 0, nil, fmt.Errorf("list transactions: %w", err)
+	}
+	for _, t := range all.Sorted() {
+		if !strings.HasPrefix(t.TxnID, namespace+".") {
+			continue
+		}
+		ids++
+		switch t.State {
+		case "Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence":
+			left = append(left, fmt.Sprintf("transaction %s is %s", t.TxnID, t.State))
+		}
+	}
+	topics, err := adm.ListTopicsWithInternal(ctx)
+	if err != nil {
+		return 0, nil, fmt.Errorf("list topics: %w", err)
+	}
+	var producers []string
+	described, err := adm.DescribeProducers(ctx, topics.TopicsSet())
+	if err != nil {
+		return 0, nil, fmt.Errorf("describe the producers of all partitions: %w", err)
+	}
+	for _, p := range described.SortedPartitions() {
+		if p.Err != nil {
+			return 0, nil, fmt.Errorf("describe the producers of %s/%d: %w", p.Topic, p.Partition, p.Err)
+		}
+		for _, a := range p.ActiveProducers.Sorted() {
+			if a.CurrentTxnStartOffset >= 0 {
+				producers = append(producers, fmt.Sprintf("producer %d has a transaction open in %s/%d since offset %d", a.ProducerID, p.Topic, p.Partition, a.CurrentTxnStartOffset))
+			}
+		}
+	}
+	held, err := heldBack(ctx, adm, topics.Names())
+	return ids, append(append(left, producers...), held...), err
+}
+
+// heldBack returns the partitions whose committed records end before all records do.
+func heldBack(ctx context.Context, adm *kadm.Client, topics []string) (left []string, err error) {
+	stable, err := adm.ListCommittedOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("list committed offsets: %w", err)
+	}
+	ends, err := adm.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("list end offsets: %w", err)
+	}
+	ends.Each(func(end kadm.ListedOffset) {
+		if at, ok := stable.Lookup(end.Topic, end.Partition); !ok || at.Offset != end.Offset {
+			left = append(left, fmt.Sprintf("readers of %s/%d see committed records up to offset %d of %d", end.Topic, end.Partition, at.Offset, end.Offset))
+		}
+	})
+	return left, nil
+}
+
+// staged returns the files that are written and not published, below an output directory.
+func staged(dir string) (left []string, err error) {
+	hidden := filepath.Join(dir, ".unisink")
+	for _, sub := range []string{"staged", "tmp"} {
+		err := filepath.WalkDir(filepath.Join(hidden, sub), func(path string, d fs.DirEntry, err error) error {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if path != filepath.Join(hidden, sub) {
+				left = append(left, "staged and not published: "+strings.TrimPrefix(path, dir+"/"))
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for staged files: %w", err)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	partitions = 4
+	customers  = 50
+	writeEvery = 20 * time.Millisecond
+	// jitter of event times stays within the pipeline's bound of disorder, so no order is late.
+	jitter = 200 * time.Millisecond
+)
+
+// makeTopics makes what the pipeline reads and writes.
+func makeTopics(ctx context.Context, cl *kgo.Client) error {
+	made, err := kadm.NewClient(cl).CreateTopics(ctx, partitions, 1, nil, topicIn, topicOut)
+	if err != nil {
+		return fmt.Errorf("create the topics: %w", err)
+	}
+	for _, t := range made {
+		if t.Err != nil && !errors.Is(t.Err, kerr.TopicAlreadyExists) {
+			return fmt.Errorf("create topic %s: %w", t.Topic, t.Err)
+		}
+	}
+	return nil
+}
+
+// generate writes about rate orders a second until ctx ends, and adds to count what was
+// acknowledged. While the broker is away it waits. The end of ctx is no error.
+func generate(ctx context.Context, cl *kgo.Client, rate int, seed uint64, count *atomic.Int64) error {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for n := 0; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		batch := make([]*kgo.Record, max(1, rate*int(writeEvery)/int(time.Second)))
+		for i := range batch {
+			batch[i] = order(rng, n, time.Now())
+			n++
+		}
+		// What was begun is seen through, so that the next is written behind it in every partition.
+		if err := cl.ProduceSync(context.WithoutCancel(ctx), batch...).FirstErr(); err != nil {
+			return fmt.Errorf("write orders: %w", err)
+		}
+		count.Add(int64(len(batch)))
+	}
+}
+
+func order(rng *rand.Rand, n int, now time.Time) *kgo.Record {
+	customer := fmt.Sprintf("c-%02d", rng.IntN(customers))
+	at := now.Add(-time.Duration(rng.Int64N(int64(jitter))))
+	value := fmt.Sprintf(`{"order":"o-%07d","customer":%q,"cents":%d,"at":%d}`, n, customer, 1+rng.IntN(100_000), at.UnixMilli())
+	return &kgo.Record{Topic: topicIn, Key: []byte(customer), Value: []byte(value), Timestamp: at}
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+)
+
+const clock = "15:04:05.000"
+
+// What is killed or stopped.
+const (
+	killPipeline = "pipeline"
+	killAtPoint  = "pipeline at a fault point"
+	killBroker   = "broker"
+	killLeader   = "leader"
+	stopPipeline = "pipeline stopped"
+	stopLeader   = "leader stopped"
+)
+
+// Verdicts of a run.
+const (
+	clean      = "clean"
+	broken     = "broken"
+	incomplete = "incomplete" // nothing is wrong, but not enough was done
+)
+
+// strike is one kill or stop, and what the logs say of the moment.
+type strike struct {
+	What  string    `json:"what"`
+	Point string    `json:"point,omitempty"`
+	At    time.Time `json:"at"`
+	moment
+	// EpochsBefore is how many epochs were decided since the strike before.
+	EpochsBefore int `json:"epochs_before"`
+	// Counted: at least one epoch was decided since the last counted kill.
+	Counted bool `json:"counted"`
+	// NextDecisionMS is how long it took to the next decision.
+	NextDecisionMS int64 `json:"next_decision_ms"`
+	// ProcessMS is how long a stopped or dead thing was left alone before it went on.
+	AwayMS int64 `json:"away_ms,omitempty"`
+}
+
+func (s strike) kill() bool { return s.What != stopPipeline && s.What != stopLeader }
+
+// Report is how a run ended.
+type Report struct {
+	Minutes     float64 `json:"minutes"`
+	Seed        uint64  `json:"seed"`
+	Kafka       string  `json:"kafka"`
+	Records     int64   `json:"records"`
+	Epochs      int     `json:"epochs_decided"`
+	Generations int     `json:"generations"`
+	Runs        int     `json:"pipeline_runs"`
+	// IDs is how many transactional ids of ours the broker knows.
+	IDs int `json:"transactional_ids"`
+
+	Kills   map[string]int `json:"kills"`            // that count, by kind
+	All     map[string]int `json:"all_strikes"`      // kills and stops, by kind
+	Moments map[string]int `json:"kills_by_moment"`  // that count
+	Points  map[string]int `json:"crashes_by_point"` // as the pipeline's log shows them
+	Missing []string       `json:"points_missing"`
+	// Elsewhere are points that this pipeline cannot reach, and where they are walked.
+	Elsewhere map[string]string `json:"points_elsewhere"`
+
+	// Restarts are the times from the start of a killed pipeline to the next decision.
+	Restarts times `json:"restart_to_decision"`
+
+	Verify json.RawMessage `json:"verify,omitempty"`
+	// Left is what must not be there after the drain: open transactions, staged files.
+	Left     []string `json:"left_behind"`
+	Sudden   []string `json:"unexpected_ends"` // of the pipeline's process
+	Alarms   []string `json:"alarms"`
+	Problems []string `json:"problems"`
+	Short    []string `json:"too_few"`
+	Verdict  string   `json:"verdict"`
+	Dir      string   `json:"dir,omitempty"`
+	Strikes  []strike `json:"strikes"`
+}
+
+// times are some durations, in milliseconds.
+type times struct {
+	N   int   `json:"n"`
+	P50 int64 `json:"p50_ms"`
+	P99 int64 `json:"p99_ms"`
+	Max int64 `json:"max_ms"`
+}
+
+func timesOf(all []time.Duration) times {
+	if len(all) == 0 {
+		return times{}
+	}
+	slices.Sort(all)
+	at := func(q float64) int64 { return all[int(math.Ceil(q*float64(len(all))))-1].Milliseconds() }
+	return times{len(all), at(0.5), at(0.99), all[len(all)-1].Milliseconds()}
+}
+
+// quotas are what a run must have done, by its length.
+type quotas struct {
+	pauses, brokers, leaders, leaderStops, strikes, kills, epochs int
+}
+
+func quotasFor(minutes float64) quotas {
+	scaled := func(perMinute float64, least, most int) int {
+		return min(most, max(least, int(math.Round(perMinute*minutes))))
+	}
+	return quotas{
+		pauses:      scaled(0.2, 1, math.MaxInt),
+		brokers:     scaled(0.6, 1, 10),
+		leaders:     scaled(0.4, 1, math.MaxInt),
+		leaderStops: scaled(0.3, 1, math.MaxInt),
+		strikes:     scaled(0.6, 2, math.MaxInt),
+		kills:       scaled(4, 4, math.MaxInt),
+		epochs:      scaled(60, 60, math.MaxInt),
+	}
+}
+
+// judge classifies every strike by the timeline, and says what is missing.
+func (r *Report) judge(t *timeline, strikes []strike, q quotas) {
+	r.Kills, r.Moments, r.All = map[string]int{}, map[string]int{}, map[string]int{}
+	slices.SortFunc(strikes, func(a, b strike) int { return a.At.Compare(b.At) })
+	var last, lastCounted time.Time
+	for i := range strikes {
+		s := &strikes[i]
+		s.moment = t.at(s.At)
+		s.EpochsBefore = t.decidedIn(last, s.At)
+		if next, ok := t.firstDecidedAfter(s.At); ok {
+			s.NextDecisionMS = next.Sub(s.At).Milliseconds()
+		}
+		last = s.At
+		r.All[s.What]++
+		if !s.kill() || t.decidedIn(lastCounted, s.At) == 0 {
+			continue
+		}
+		s.Counted, lastCounted = true, s.At
+		r.Kills[s.What]++
+		for name, is := range map[string]bool{"round open": s.RoundOpen, "branch unfinished": s.Unfinished, "restoring": s.Restoring} {
+			if is {
+				r.Moments[name]++
+			}
+		}
+		if !s.RoundOpen && !s.Unfinished && !s.Restoring {
+			r.Moments["between epochs, or preparing"]++
+		}
+	}
+	r.Strikes = strikes
+	r.Epochs, r.Generations, r.Alarms = t.totals()
+	r.Short = r.tooFew(q)
+	for _, e := range t.open() {
+		r.Left = append(r.Left, "epoch "+e+" was decided and is not proven")
+	}
+}
+
+func (r *Report) tooFew(q quotas) (short []string) {
+	total := 0
+	for _, n := range r.Kills {
+		total += n
+	}
+	for _, x := range []struct {
+		what      string
+		have, min int
+	}{
+		{"kills that count", total, q.kills},
+		{"kills of the broker", r.All[killBroker], q.brokers},
+		{"kills of the leader", r.All[killLeader], q.leaders},
+		{"stops of the leader", r.All[stopLeader], q.leaderStops},
+		{"stops of the pipeline", r.All[stopPipeline], q.pauses},
+		{"kills with a round open", r.Moments["round open"], q.strikes / 2},
+		{"kills with a branch unfinished", r.Moments["branch unfinished"], q.strikes / 2},
+		{"decided epochs", r.Epochs, q.epochs},
+	} {
+		if x.have < x.min {
+			short = append(short, fmt.Sprintf("%s: %d, wanted %d", x.what, x.have, x.min))
+		}
+	}
+	for _, p := range r.Missing {
+		short = append(short, "never crashed at "+p)
+	}
+	return short
+}
+
+// conclude sets the verdict.
+func (r *Report) conclude() {
+	switch {
+	case len(r.Problems)+len(r.Left)+len(r.Alarms) > 0:
+		r.Verdict = broken
+	case len(r.Short) > 0:
+		r.Verdict = incomplete
+	default:
+		r.Verdict = clean
+	}
+}
+
+// write shows the report to a person.
+func (r *Report) write(w io.Writer) {
+	if r.Verdict == "" {
+		return // it did not come that far
+	}
+	fmt.Fprintf(w, "\n%.1f minutes, seed %d, Kafka %s\n", r.Minutes, r.Seed, r.Kafka)
+	fmt.Fprintf(w, "  %d orders, %d epochs decided, %d generations, %d runs of the pipeline, %d transactional ids\n",
+		r.Records, r.Epochs, r.Generations, r.Runs, r.IDs)
+	fmt.Fprintf(w, "  kills that count  %s\n", counts(r.Kills))
+	fmt.Fprintf(w, "  by moment         %s\n", counts(r.Moments))
+	fmt.Fprintf(w, "  all strikes       %s\n", counts(r.All))
+	fmt.Fprintf(w, "  fault points      %d crashed at, %d missing, %d walked elsewhere\n", len(r.Points), len(r.Missing), len(r.Elsewhere))
+	fmt.Fprintf(w, "  restart           start to next decision p50 %d ms, p99 %d ms, longest %d ms (%d)\n",
+		r.Restarts.P50, r.Restarts.P99, r.Restarts.Max, r.Restarts.N)
+	for _, list := range []struct {
+		name string
+		rows []string
+	}{
+		{"problem", r.Problems}, {"left behind", r.Left}, {"alarm", r.Alarms}, {"too few", r.Short}, {"unexpected end", r.Sudden},
+	} {
+		for _, row := range list.rows {
+			fmt.Fprintf(w, "  %s: %s\n", list.name, row)
+		}
+	}
+	if r.Dir != "" {
+		fmt.Fprintf(w, "  logs and data are kept in %s\n", r.Dir)
+	}
+	fmt.Fprintf(w, "VERDICT %s\n", r.Verdict)
+}
+
+func counts(m map[string]int) string {
+	var parts []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, fmt.Sprintf("%s %d", k, m[k]))
+	}
+	if len(parts) == 0 {
+		return "none"
+	}
+	return strings.Join(parts, ", ")
+}

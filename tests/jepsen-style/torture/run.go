@@ -1,0 +1,359 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/unisink/unisink/internal/child"
+	"github.com/unisink/unisink/internal/services"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+const (
+	progressEvery = 5 * time.Second
+	drainIn       = 90 * time.Second
+	longPause     = time.Minute
+	maxBrokers    = 10
+)
+
+// trial is one run of torture.
+type trial struct {
+	c      Config
+	dir    string
+	rng    *rand.Rand // of the nemesis alone
+	kafka  *services.KafkaCluster
+	group  *group
+	worker *worker
+	client *kgo.Client
+	line   *timeline
+	watch  *watcher
+
+	points  []string
+	other   map[string]string
+	quota   quotas
+	brokers int // kills so far
+	zombies int // stops so far
+	records atomic.Int64
+
+	mu      sync.Mutex // guards the two below; held for memory only
+	strikes []strike
+	doing   string
+}
+
+// Run runs torture to its verdict. Whatever happens, no process outlives it.
+func Run(ctx context.Context, c Config) (report *Report, err error) {
+	if c.Seed == 0 {
+		c.Seed = rand.Uint64N(1_000_000)
+	}
+	if c.Pause == 0 {
+		c.Pause = min(longPause, time.Duration(c.Minutes*12*float64(time.Second)))
+	}
+	r := &trial{c: c, dir: c.Dir, rng: rand.New(rand.NewPCG(c.Seed, 0)), quota: quotasFor(c.Minutes)}
+	report = &Report{Minutes: c.Minutes, Seed: c.Seed, Kafka: services.KafkaCurrent}
+	temporary := r.dir == ""
+	if temporary {
+		r.dir, err = os.MkdirTemp("", "unisink-torture-")
+	} else {
+		err = os.MkdirAll(r.dir, 0o700)
+	}
+	if err != nil {
+		return report, fmt.Errorf("make a directory to work in: %w", err)
+	}
+	if r.dir, err = filepath.Abs(r.dir); err != nil {
+		return report, err
+	}
+	defer func() {
+		if temporary && err == nil && report.Verdict == clean {
+			err = os.RemoveAll(r.dir)
+			return
+		}
+		report.Dir = r.dir
+	}()
+	r.say("seed %d, %s in %s", c.Seed, time.Duration(c.Minutes*float64(time.Minute)), r.dir)
+	crew := child.New()
+	defer func() { err = errors.Join(err, crew.End()) }()
+	if err := r.setUp(ctx, crew); err != nil {
+		return report, err
+	}
+	defer func() { err = errors.Join(err, r.group.ask.Close(), r.kafka.Close()) }()
+	defer r.client.Close()
+	return report, r.perform(ctx, report)
+}
+
+func (r *trial) say(format string, args ...any) {
+	fmt.Fprintf(r.c.Out, "torture: "+format+"\n", args...)
+}
+
+// setUp builds the binaries and starts the broker and the group.
+func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
+	if r.c.Binary, err = r.built(ctx, r.c.Binary, "unisink"); err != nil {
+		return err
+	}
+	if r.c.FaultsBin, err = r.built(ctx, r.c.FaultsBin, "unisink-faults", "-tags", "faults"); err != nil {
+		return err
+	}
+	if r.points, r.other, err = knownPoints(ctx, r.c.FaultsBin, r.c.Only); err != nil {
+		return err
+	}
+	r.say("starting Apache Kafka %s (fetched first where it never was) and %d nodes", services.KafkaCurrent, nodeCount)
+	if r.kafka, err = services.Kafka(ctx, services.KafkaConfig{Dir: filepath.Join(r.dir, "kafka")}); err != nil {
+		return err
+	}
+	if r.client, err = kgo.NewClient(kgo.SeedBrokers(r.kafka.Addrs()...)); err != nil {
+		return errors.Join(fmt.Errorf("make a client of the broker: %w", err), r.kafka.Close())
+	}
+	if err = makeTopics(ctx, r.client); err == nil {
+		r.group, err = startGroup(ctx, crew, r.c.Binary, r.dir)
+	}
+	if err != nil {
+		r.client.Close()
+		return errors.Join(err, r.kafka.Close())
+	}
+	r.worker = newWorker(crew, r.c.FaultsBin, r.dir, r.kafka.Addrs()[0], r.c.Epoch, r.group.addresses())
+	var logs []string
+	for _, n := range r.group.nodes {
+		logs = append(logs, n.log)
+	}
+	r.line = newTimeline(logs...)
+	r.watch = newWatcher(r.group.nodes)
+	return nil
+}
+
+// built builds the binary from the tree around, unless one is given.
+func (r *trial) built(ctx context.Context, given, name string, flags ...string) (string, error) {
+	if given != "" {
+		return filepath.Abs(given)
+	}
+	path := filepath.Join(r.dir, name)
+	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
+	out, err := exec.CommandContext(ctx, "go", append(args, "github.com/unisink/unisink/cmd/unisink")...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
+	}
+	return path, nil
+}
+
+// perform runs everything to the verdict.
+func (r *trial) perform(ctx context.Context, report *Report) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	write, stopWriting := context.WithCancel(ctx)
+	defer stopWriting()
+	aside, stopAside := context.WithCancel(ctx)
+	defer stopAside()
+
+	var all, observers errgroup.Group
+	guarded := func(f func() error) func() error {
+		return func() error {
+			err := f()
+			if err != nil {
+				cancel(err) // the others stop at once
+			}
+			return err
+		}
+	}
+	observers.Go(func() error { r.watch.run(aside); return nil })
+	observers.Go(func() error { r.progress(aside); return nil })
+	all.Go(guarded(func() error { return generate(write, r.client, r.c.Rate, r.c.Seed, &r.records) }))
+	all.Go(guarded(func() error { return r.worker.supervise(ctx) }))
+	all.Go(guarded(func() error {
+		if err := r.nemesis(ctx); err != nil {
+			return err
+		}
+		stopWriting()
+		return r.drain(ctx)
+	}))
+	err := all.Wait()
+	stopAside()
+	_ = observers.Wait() // they return no error
+	if err != nil {
+		return r.explain(err)
+	}
+	return r.check(ctx, report)
+}
+
+// nemesis does act after act, in an order drawn from the seed, until the time is up and everything
+// was done once. It gives up on the rest when that takes twice as long.
+func (r *trial) nemesis(ctx context.Context) error {
+	if err := r.awaitDecision(ctx, "the start"); err != nil {
+		return err
+	}
+	length := time.Duration(r.c.Minutes * float64(time.Minute))
+	began := time.Now()
+	for round := 0; ; round++ {
+		deck := r.deck(round)
+		r.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		for _, a := range deck {
+			past := time.Since(began)
+			if (round > 0 && past > length) || past > 2*length+2*time.Minute {
+				return nil
+			}
+			r.mu.Lock()
+			r.doing = a.String()
+			r.mu.Unlock()
+			if err := r.do(ctx, a); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// deck is what is done in one round: in the first everything that is wanted, in later ones
+// everything again but the long stops.
+func (r *trial) deck(round int) []act {
+	var deck []act
+	add := func(n int, what string) {
+		for range n {
+			deck = append(deck, act{what: what})
+		}
+	}
+	for _, p := range r.points {
+		deck = append(deck, act{what: killAtPoint, point: p})
+	}
+	q := r.quota
+	if round > 0 {
+		q = quotas{brokers: min(1, maxBrokers-r.brokers), leaders: 1, leaderStops: 1, strikes: 2}
+	}
+	add(q.pauses, stopPipeline)
+	add(q.brokers, killBroker)
+	add(q.leaders, killLeader)
+	add(q.leaderStops, stopLeader)
+	add(q.strikes, killPipeline)
+	return deck
+}
+
+// drain lets everything that was written come out, and the pipeline end.
+func (r *trial) drain(ctx context.Context) error {
+	r.mu.Lock()
+	r.doing = "draining"
+	r.mu.Unlock()
+	written := r.records.Load()
+	err := awaitFor(ctx, drainIn, "all orders to be read and proven", func() error {
+		one, cancel := context.WithTimeout(ctx, answerIn)
+		defer cancel()
+		cut, err := r.group.ask.Pipelines().ProvenCut(one, &unisinkv1.ProvenCutRequest{Pipeline: pipelineName})
+		if err != nil {
+			return err
+		}
+		var read int64
+		for _, s := range cut.GetScopes() {
+			for _, p := range s.GetPositions() {
+				read += p.GetOffset()
+			}
+		}
+		if read < written {
+			return fmt.Errorf("%d of %d were", read, written)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.group.ask.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
+		Meta: r.group.ask.NewMeta(), Name: pipelineName, Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING,
+	})
+	if err != nil {
+		return fmt.Errorf("drain the pipeline: %w", err)
+	}
+	return awaitFor(ctx, drainIn, "the pipeline to drain", func() error {
+		p, err := r.group.pipeline(ctx)
+		if err == nil && p.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
+			err = fmt.Errorf("it is %s", p.GetPipeline().GetDesired())
+		}
+		return err
+	})
+}
+
+// check fills the report: the verdict of verify, what is left behind, what was done.
+func (r *trial) check(ctx context.Context, report *Report) error {
+	r.say("checking %d orders", r.records.Load())
+	var err error
+	var problem string
+	if report.Verify, problem, err = verify(ctx, r.c.Binary, r.dir, r.kafka.Addrs()[0], r.group.addresses()); err != nil {
+		return err
+	}
+	if problem != "" {
+		report.Problems = append(report.Problems, problem)
+	}
+	var open, files []string
+	if report.IDs, open, err = leftOpen(ctx, r.client); err != nil {
+		return err
+	}
+	if files, err = staged(filepath.Join(r.dir, outputDir)); err != nil {
+		return err
+	}
+	report.Left = append(open, files...)
+	if report.Points, err = crashes(r.worker.log); err != nil {
+		return err
+	}
+	report.Missing, report.Elsewhere = missing(r.points, report.Points), r.other
+	if err := r.line.update(); err != nil {
+		return err
+	}
+	report.Records = r.records.Load()
+	report.Runs, report.Sudden = r.worker.count()
+	r.mu.Lock()
+	strikes := r.strikes
+	r.mu.Unlock()
+	report.judge(r.line, strikes, r.quota)
+	report.Restarts = timesOf(r.restarts(strikes))
+	report.conclude()
+	return nil
+}
+
+// restarts are the times from the kill of a pipeline to the next decision.
+func (r *trial) restarts(strikes []strike) (all []time.Duration) {
+	for _, s := range strikes {
+		if s.What == killPipeline && s.NextDecisionMS > 0 {
+			all = append(all, time.Duration(s.NextDecisionMS)*time.Millisecond)
+		}
+	}
+	return all
+}
+
+// progress prints a line every few seconds.
+func (r *trial) progress(ctx context.Context) {
+	began := time.Now()
+	for sleep(ctx, progressEvery) == nil {
+		if r.line.update() != nil {
+			continue // said by whoever needs it
+		}
+		epochs, generations, _ := r.line.totals()
+		runs, _ := r.worker.count()
+		r.mu.Lock()
+		kills, stops, doing := 0, 0, r.doing
+		for _, s := range r.strikes {
+			if s.kill() {
+				kills++
+			} else {
+				stops++
+			}
+		}
+		r.mu.Unlock()
+		hit, err := crashes(r.worker.log)
+		if err != nil {
+			continue // not there yet
+		}
+		r.say("%4.0fs  %d kills, %d stops  points %d/%d  epochs %d  generations %d  runs %d  orders %d  %s", time.Since(began).Seconds(), kills, stops,
+			len(r.points)-len(missing(r.points, hit)), len(r.points), epochs, generations, runs, r.records.Load(), doing)
+	}
+}
+
+// explain adds where to look.
+func (r *trial) explain(err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	return fmt.Errorf("%w; seed %d, logs in %s", err, r.c.Seed, r.dir)
+}
