@@ -44,6 +44,10 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 			if p, done, err := s.proven(h.Name); err != nil || done {
 				return p, err
 			}
+			// Last: what was not found proves something only if this was the directory to look in.
+			if err := s.at.still(id); err != nil {
+				return participant.Proof{}, err
+			}
 			return participant.Proof{Verdict: participant.RolledBack, Evidence: fmt.Sprintf("%s is neither staged nor published, and no manifest names it", f.Name)}, nil
 		}
 	}
@@ -202,6 +206,9 @@ func (s *Sink) Rollback(_ context.Context, h participant.Handle) (participant.Pr
 	}
 	fault.Point("file/before-rollback")
 	if err := s.at.removeStaged(h.Name); err != nil {
+		return participant.Proof{}, err
+	}
+	if err := s.at.still(id); err != nil {
 		return participant.Proof{}, err
 	}
 	s.forget(h.Name)

@@ -46,12 +46,20 @@ func (l layout) prepare() (identity string, err error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", l.denied("look at", err)
 	}
-	for _, d := range []string{l.stagedRoot(), l.fences(), l.scratch(), l.manifests()} {
-		if err := crashfs.MkdirAll(l.fs, d, 0o755); err != nil {
-			return "", l.denied("make", err)
-		}
+	if err := l.furnish(); err != nil {
+		return "", err
 	}
 	return l.identity()
+}
+
+// furnish makes the directories that are missing in the target.
+func (l layout) furnish() error {
+	for _, d := range []string{l.stagedRoot(), l.fences(), l.scratch(), l.manifests()} {
+		if err := crashfs.MkdirAll(l.fs, d, 0o755); err != nil {
+			return l.denied("make", err)
+		}
+	}
+	return nil
 }
 
 // denied adds who is to mend what no repetition mends.
@@ -66,17 +74,13 @@ func (l layout) denied(do string, err error) error {
 // identity reads the directory's id, or gives it one. Whoever comes second takes the first one's.
 func (l layout) identity() (string, error) {
 	for {
-		text, err := crashfs.ReadFile(l.fs, l.id())
+		id, err := l.readIdentity()
 		if err == nil {
-			id := strings.TrimSpace(string(text))
-			if len(id) != 32 {
-				return "", fmt.Errorf("the identity %s of the directory is damaged (%q); put back its 32 hexadecimal digits from a handle: %w", l.id(), id, participant.ErrMisconfigured)
-			}
 			// It may have been published by a process that died before it made the name durable.
 			return id, l.fs.SyncDir(l.private())
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
-			return "", l.denied("read the identity of", err)
+			return "", err
 		}
 		var raw [16]byte
 		if _, err := rand.Read(raw[:]); err != nil {
@@ -86,6 +90,38 @@ func (l layout) identity() (string, error) {
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			return "", l.denied("give an identity to", err)
 		}
+	}
+}
+
+// readIdentity reads the directory's id; fs.ErrNotExist when it has none.
+func (l layout) readIdentity() (string, error) {
+	text, err := crashfs.ReadFile(l.fs, l.id())
+	if err != nil {
+		return "", l.denied("read the identity of", err)
+	}
+	id := strings.TrimSpace(string(text))
+	if len(id) != 32 {
+		return "", fmt.Errorf("the identity %s of the directory is damaged (%q); put back its 32 hexadecimal digits from a handle: %w", l.id(), id, participant.ErrMisconfigured)
+	}
+	return id, nil
+}
+
+// still reports an error unless the directory is there and has the identity id. A disk that is not
+// mounted leaves an empty directory under its name, in which nothing can be looked up and nothing
+// may be written.
+func (l layout) still(id string) error {
+	now, err := l.readIdentity()
+	switch {
+	case err == nil && now == id:
+		return nil
+	case err == nil:
+		return fmt.Errorf("%s has the identity %s, and this process writes to the one with %s; put that one back, or start the process again to use this one: %w",
+			l.dir, now, id, participant.ErrRetry)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s has lost its identity %s (no %s): mount it or put it back, or start the process again to use it as a new one: %w",
+			l.dir, id, l.id(), participant.ErrRetry)
+	default:
+		return err
 	}
 }
 

@@ -46,11 +46,11 @@ func (s *Sink) Describe(context.Context) (participant.Description, error) {
 	return participant.Description{Kind: Kind, Identity: id, Text: "directory " + s.at.dir, CanList: true}, nil
 }
 
-// ready returns the directory's identity, which it remembers: a directory that is replaced while
-// the sink lives keeps its handles from being taken for the new one's.
+// ready returns the directory's identity, which it remembers: a directory that is away or replaced
+// while the sink lives is neither looked up nor written to, and proves nothing.
 func (s *Sink) ready() (string, error) {
 	if id := s.identity(); id != "" {
-		return id, nil
+		return id, s.at.still(id)
 	}
 	id, err := s.at.prepare()
 	if err != nil {
@@ -76,6 +76,9 @@ func (s *Sink) Open(ctx context.Context, o participant.Opening) error {
 	}
 	if o.Generation == 0 {
 		return fmt.Errorf("open %s for generation 0: %w", s.at.dir, participant.ErrBug)
+	}
+	if err := s.at.furnish(); err != nil { // a stranger may have removed parts of it
+		return err
 	}
 	if err := s.at.raise(holder(o), o.Generation); err != nil {
 		return err
