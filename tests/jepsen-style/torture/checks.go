@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -105,25 +104,21 @@ func heldBack(ctx context.Context, adm *kadm.Client, topics []string) (left []st
 	return left, nil
 }
 
-// staged returns the files that are written and not published, below an output directory.
+// staged returns the files that are written and not published, below an output directory. Scratch
+// files of killed processes are no staged files: the adapter removes them once they are old.
 func staged(dir string) (left []string, err error) {
-	hidden := filepath.Join(dir, ".unisink")
-	for _, sub := range []string{"staged", "tmp"} {
-		err := filepath.WalkDir(filepath.Join(hidden, sub), func(path string, d fs.DirEntry, err error) error {
-			if errors.Is(err, os.ErrNotExist) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if path != filepath.Join(hidden, sub) {
-				left = append(left, "staged and not published: "+strings.TrimPrefix(path, dir+"/"))
-			}
-			return nil
-		})
+	root := filepath.Join(dir, ".unisink", "staged")
+	err = filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
-			return nil, fmt.Errorf("look for staged files: %w", err)
+			return err
 		}
+		if path != root {
+			left = append(left, "staged and not published: "+strings.TrimPrefix(path, dir+"/"))
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for staged files: %w", err)
 	}
 	return left, nil
 }

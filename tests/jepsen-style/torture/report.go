@@ -68,8 +68,9 @@ type Report struct {
 	// Elsewhere are points that this pipeline cannot reach, and where they are walked.
 	Elsewhere map[string]string `json:"points_elsewhere"`
 
-	// Restarts are the times from the start of a killed pipeline to the next decision.
-	Restarts times `json:"restart_to_decision"`
+	Restarts restarts `json:"restarts"`
+	// Decisions is how long it took from each kill of the pipeline to the next decision.
+	Decisions times `json:"kill_to_decision"`
 
 	Verify json.RawMessage `json:"verify,omitempty"`
 	// Left is what must not be there after the drain: open transactions, staged files.
@@ -208,8 +209,15 @@ func (r *Report) write(w io.Writer) {
 	fmt.Fprintf(w, "  by moment         %s\n", counts(r.Moments))
 	fmt.Fprintf(w, "  all strikes       %s\n", counts(r.All))
 	fmt.Fprintf(w, "  fault points      %d crashed at, %d missing, %d walked elsewhere\n", len(r.Points), len(r.Missing), len(r.Elsewhere))
-	fmt.Fprintf(w, "  restart           start to next decision p50 %d ms, p99 %d ms, longest %d ms (%d)\n",
-		r.Restarts.P50, r.Restarts.P99, r.Restarts.Max, r.Restarts.N)
+	for _, row := range []struct {
+		name string
+		t    times
+	}{
+		{"kill to decision", r.Decisions}, {"start to decision", r.Restarts.Decision}, {"start to attached", r.Restarts.Attach},
+		{"attached to restored", r.Restarts.Restore}, {"restored to started", r.Restarts.Start},
+	} {
+		fmt.Fprintf(w, "  %-21s p50 %d ms, p99 %d ms, longest %d ms (%d)\n", row.name, row.t.P50, row.t.P99, row.t.Max, row.t.N)
+	}
 	for _, list := range []struct {
 		name string
 		rows []string

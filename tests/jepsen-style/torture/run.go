@@ -307,13 +307,16 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	strikes := r.strikes
 	r.mu.Unlock()
 	report.judge(r.line, strikes, r.quota)
-	report.Restarts = timesOf(r.restarts(strikes))
+	report.Decisions = timesOf(decisions(strikes))
+	if report.Restarts, err = measureRestarts(r.worker.log, r.worker.starts(), r.line); err != nil {
+		return err
+	}
 	report.conclude()
 	return nil
 }
 
-// restarts are the times from the kill of a pipeline to the next decision.
-func (r *trial) restarts(strikes []strike) (all []time.Duration) {
+// decisions are the times from the kill of a pipeline to the next decision.
+func decisions(strikes []strike) (all []time.Duration) {
 	for _, s := range strikes {
 		if s.What == killPipeline && s.NextDecisionMS > 0 {
 			all = append(all, time.Duration(s.NextDecisionMS)*time.Millisecond)

@@ -177,6 +177,13 @@ func (t *timeline) decidedIn(from, to time.Time) int {
 	return n
 }
 
+func (t *timeline) decidedAt(e epoch) (time.Time, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok := t.decided[e]
+	return at, ok
+}
+
 // totals are the decided epochs, the generations, and what should never be logged.
 func (t *timeline) totals() (epochs, generations int, alarms []string) {
 	t.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -67,8 +68,8 @@ type worker struct {
 	now     *life
 	next    string // plan of the next run
 	changed chan struct{}
-	runs    int
-	sudden  []string // ends that nobody had asked for
+	began   []time.Time // of each run
+	sudden  []string    // ends that nobody had asked for
 }
 
 func newWorker(crew *child.Crew, bin, dir, broker string, epoch time.Duration, coordinators []string) *worker {
@@ -105,7 +106,7 @@ func (w *worker) supervise(ctx context.Context) error {
 		}
 		w.mu.Lock()
 		w.now = l
-		w.runs++
+		w.began = append(w.began, l.began)
 		close(w.changed)
 		w.changed = make(chan struct{})
 		w.mu.Unlock()
@@ -184,5 +185,12 @@ func (l *life) leave(ctx context.Context) error {
 func (w *worker) count() (runs int, sudden []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.runs, append([]string(nil), w.sudden...)
+	return len(w.began), slices.Clone(w.sudden)
+}
+
+// starts are when each run began.
+func (w *worker) starts() []time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.began)
 }
