@@ -128,20 +128,28 @@ func (l *Log) write(e Event) {
 	l.log.LogAttrs(context.Background(), level, e.Kind.String(), attrs...)
 }
 
-// After returns what is remembered behind seq, oldest first, and a channel that is closed when more came.
+// atOnce bounds what one call of After copies: a slow watcher holds that much memory, not the whole ring.
+const atOnce = 128
+
+// After returns the next of what is remembered behind seq, oldest first and a bounded number of
+// them, and a channel that is closed when there is more.
 func (l *Log) After(seq uint64) ([]Event, <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	first := seq + 1
-	if oldest := l.oldest(); first < oldest {
-		first = oldest
-	}
+	first := max(seq+1, l.oldest())
+	end := min(l.next, first+atOnce)
 	var out []Event
-	for s := first; s < l.next; s++ {
+	for s := first; s < end; s++ {
 		out = append(out, l.ring[s%uint64(len(l.ring))])
+	}
+	if end < l.next {
+		return out, closed
 	}
 	return out, l.changed
 }
+
+// closed says that there is more already.
+var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
 func (l *Log) oldest() uint64 {
 	if n := uint64(len(l.ring)); l.next > n {

@@ -32,6 +32,37 @@ func TestWatchersGetWhatIsRememberedThenWhatComes(t *testing.T) {
 	}
 }
 
+func TestAWatcherHoldsABoundedPartOfWhatIsRemembered(t *testing.T) {
+	const many, few = 10_000, 200
+	l := New(many, slog.New(slog.DiscardHandler))
+	for range many {
+		l.Add(Event{Kind: Vote})
+	}
+	var seen uint64
+	for seen < many {
+		got, changed := l.After(seen)
+		if len(got) == 0 || len(got) > few {
+			t.Fatalf("%d events at once behind %d, want 1 to %d", len(got), seen, few)
+		}
+		for _, e := range got {
+			if e.Seq != seen+1 {
+				t.Fatalf("event %d follows %d", e.Seq, seen)
+			}
+			seen = e.Seq
+		}
+		select {
+		case <-changed:
+			if seen == many {
+				t.Fatal("told of more when there is none")
+			}
+		default:
+			if seen < many {
+				t.Fatalf("not told that there is more behind %d", seen)
+			}
+		}
+	}
+}
+
 func TestEventsGoToTheLogAtTheLevelOfWhoMustAct(t *testing.T) {
 	var out bytes.Buffer
 	l := New(4, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
