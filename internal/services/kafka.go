@@ -30,8 +30,8 @@ type KafkaConfig struct {
 	Brokers int    // 1 or 2; default 1
 	// Config has settings of the brokers, in addition to those in DESIGN.md and over them.
 	Config map[string]string
-	// Dir keeps data and logs, also after the end; default a temporary directory that goes
-	// with the cluster.
+	// Dir keeps data and logs, also after the end, and must hold no data before; default a
+	// temporary directory that goes with the cluster.
 	Dir string
 	// SessionTimeout is how long a broker counts as alive after its last heartbeat. A killed
 	// one comes back, and its partitions are without a leader, that much later at the
@@ -103,7 +103,11 @@ func Kafka(ctx context.Context, cfg KafkaConfig) (*KafkaCluster, error) {
 			return err
 		}
 		if err := c.start(ctx); err != nil {
-			return errors.Join(fmt.Errorf("start Apache Kafka %s: %w", cfg.Version, err), c.Close())
+			err = errors.Join(fmt.Errorf("start Apache Kafka %s: %w", cfg.Version, err), c.Close())
+			if errors.Is(err, errPortTaken) { // and tried again, on empty disks
+				err = errors.Join(err, c.wipe())
+			}
+			return err
 		}
 		return nil
 	})
@@ -198,6 +202,15 @@ func (c *KafkaCluster) Close() error {
 		err = errors.Join(err, os.RemoveAll(c.dir))
 	}
 	return err
+}
+
+// wipe removes what was formatted for this cluster.
+func (c *KafkaCluster) wipe() error {
+	var errs []error
+	for _, b := range c.brokers {
+		errs = append(errs, os.RemoveAll(b.data()), os.RemoveAll(b.log))
+	}
+	return errors.Join(errs...)
 }
 
 func (c *KafkaCluster) path(elem ...string) string {

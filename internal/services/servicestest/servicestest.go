@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -76,8 +77,9 @@ func Kafka(t testing.TB) []string {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.kafka == nil && shared.kafkaErr == nil {
-		// Not the test's context: the broker outlives the test.
-		shared.kafka, shared.kafkaErr = services.Kafka(context.WithoutCancel(t.Context()), services.KafkaConfig{})
+		// Not the test's context: the broker outlives the test. And Kafka's own session timeout:
+		// nobody kills it, and a busy machine must not make it lose its partitions.
+		shared.kafka, shared.kafkaErr = services.Kafka(context.WithoutCancel(t.Context()), services.KafkaConfig{SessionTimeout: 9 * time.Second})
 	}
 	if shared.kafkaErr != nil {
 		t.Fatal(shared.kafkaErr)
