@@ -1,4 +1,5 @@
-# `make` prints the targets. A plain user needs Go alone, for `make demo` and `make test`.
+# `make` prints the targets. A plain user needs Go for `make demo`, and Go, Java and Maven for
+# `make test`, which fetches real servers into a cache outside the tree and runs them.
 # Whoever changes .proto files needs node as well: `make gen` uses buf, which npm provides.
 
 SHELL       := bash
