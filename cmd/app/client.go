@@ -33,18 +33,28 @@ func (a *app) withClient(c *cli.Context, f func(ctx context.Context, cl *partici
 func (a *app) withClientAt(c *cli.Context, addresses []string, f func(ctx context.Context, cl *participant.Client) error) error {
 	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
 	defer cancel()
-	secure, err := clientTLS(c)
+	cl, err := connect(c, addresses, patience(ctx))
 	if err != nil {
 		return err
 	}
-	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: addresses, TLS: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: patience(ctx),
-	})
-	if err != nil {
-		return usagef("%v", err)
-	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
 	return f(ctx, cl)
+}
+
+// connect makes a client that looks for a coordinator for as long as its patience lasts. The caller
+// closes it.
+func connect(c *cli.Context, addresses []string, patience time.Duration) (*participant.Client, error) {
+	secure, err := clientTLS(c)
+	if err != nil {
+		return nil, err
+	}
+	cl, err := participant.NewClient(participant.ClientConfig{
+		Coordinators: addresses, TLS: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: patience,
+	})
+	if err != nil {
+		return nil, withCode(CodeUsage, err)
+	}
+	return cl, nil
 }
 
 // searchTime is longer than it takes a group to elect a new leader, and shorter than a person waits

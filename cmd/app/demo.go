@@ -21,12 +21,13 @@ import (
 func (a *app) demo() *cli.Command {
 	return &cli.Command{
 		Name: "demo", Usage: "watch a group and a pipeline survive kill -9, in under a minute",
-		Description: "Starts three coordinator nodes, an embedded Kafka broker and the orders pipeline as processes,\n" +
+		Description: "Starts three coordinator nodes, a Kafka broker (embedded by default) and the orders pipeline as processes,\n" +
 			"kills the pipeline twice and the leader once between a vote and its decision, and ends with the\n" +
 			"verdict of verify. Ctrl-C ends everything and removes what was made.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "orders per second"},
 			&cli.DurationFlag{Name: "epoch", Value: 200 * time.Millisecond, Usage: "`TIME` between barriers"},
+			&cli.StringFlag{Name: "kafka", Value: demo.EmbeddedKafka, Usage: "`BROKER` to run: embedded, or real for Apache Kafka, which needs Java and Maven"},
 			&cli.StringFlag{Name: "dir", Usage: "`DIR` to work in and to keep; a temporary one by default"},
 		},
 		Action: a.runDemo,
@@ -44,6 +45,9 @@ func (a *app) runDemo(c *cli.Context) error {
 	if c.Int("rate") < 1 || c.Duration("epoch") < 20*time.Millisecond {
 		return usagef("--rate must be 1 or more, --epoch 20ms or more")
 	}
+	if k := c.String("kafka"); k != demo.EmbeddedKafka && k != demo.RealKafka {
+		return usagef("--kafka %q is not embedded or real", k)
+	}
 	f, isFile := a.out.(*os.File)
 	jsonWanted := c.String("output") == "json"
 	out := a.out
@@ -58,7 +62,8 @@ func (a *app) runDemo(c *cli.Context) error {
 		return w
 	}
 	report, err := demo.Run(c.Context, demo.Config{
-		Exe: exe, Dir: c.String("dir"), Rate: c.Int("rate"), Epoch: c.Duration("epoch"), Out: out,
+		Exe: exe, Dir: c.String("dir"), Rate: c.Int("rate"), Epoch: c.Duration("epoch"),
+		Kafka: c.String("kafka"), Out: out,
 		Screen: isFile && !jsonWanted && term.IsTerminal(int(f.Fd())), Width: width, Workload: ordersWorkload{},
 	})
 	if err != nil && !errors.Is(err, demo.ErrBroken) {
@@ -77,7 +82,7 @@ func (a *app) runDemo(c *cli.Context) error {
 		return withCode(CodeUnhealthy, err)
 	}
 	if !jsonWanted {
-		fmt.Fprintf(a.out, "\n%d orders, %d kills between a vote and its decision; every window is once in the topic and once in the directory.\n",
+		fmt.Fprintf(a.out, "\n%d orders, %d kills between a vote and its decision;\nevery window is once in the topic and once in the directory.\n",
 			report.Orders, len(report.Strikes))
 	}
 	return nil

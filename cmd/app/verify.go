@@ -1,13 +1,11 @@
 package app
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/cmd/orders"
-	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -44,18 +42,20 @@ func (a *app) runVerify(c *cli.Context) error {
 	if name != orders.Name {
 		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s", name, orders.Name)
 	}
-	var report verify.Report
-	// Reading everything again takes as long as it takes; --timeout bounds single questions only.
-	err = a.withClientAt(c, coordinators(c), func(ctx context.Context, cl *participant.Client) error {
-		if _, err := cl.Pipelines().ProvenCut(ctx, &unisinkv1.ProvenCutRequest{Pipeline: name}); err != nil {
-			return err // before the sinks are looked at: nothing was written for a pipeline that is not there
-		}
-		if err := checkOrders(ctx, ordersConfig(c)); err != nil {
-			return err
-		}
-		report, err = orders.Verify(c.Context, ordersConfig(c), cl.Pipelines(), false)
+	// Reading everything again takes as long as it takes; no --timeout bounds that.
+	cl, err := connect(c, coordinators(c), min(searchTime, c.Duration("timeout")))
+	if err != nil {
 		return err
-	})
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	// Before the sinks are looked at: nothing was written for a pipeline that is not there.
+	if _, err := cl.Pipelines().ProvenCut(c.Context, &unisinkv1.ProvenCutRequest{Pipeline: name}); err != nil {
+		return err
+	}
+	if err := checkOrders(c.Context, ordersConfig(c)); err != nil {
+		return err
+	}
+	report, err := orders.Verify(c.Context, ordersConfig(c), cl.Pipelines(), false)
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ type view struct {
 	strikes []strike
 	orders  int64
 	runs    int
-	alive   bool
+	worker  string // what became of the pipeline's process
 }
 
 func (d *demo) look(ctx context.Context) view {
@@ -77,7 +77,7 @@ func (d *demo) look(ctx context.Context) view {
 	}
 	d.mu.Lock()
 	v.phase, v.runs, v.orders = d.phase, d.runs, d.orders.Load()
-	v.alive = d.worker != nil && d.worker.alive()
+	v.worker = state(d.worker)
 	for _, s := range d.strikes {
 		v.strikes = append(v.strikes, *s)
 	}
@@ -95,6 +95,19 @@ func (d *demo) look(ctx context.Context) view {
 		v.nodes = append(v.nodes, n.id+" "+state)
 	}
 	return v
+}
+
+func state(p *proc) string {
+	switch {
+	case p == nil:
+		return "not started"
+	case p.alive():
+		return "running"
+	case p.Err() == nil:
+		return "ended"
+	default:
+		return "killed, starting again"
+	}
 }
 
 func (v view) lag() string {
@@ -129,16 +142,12 @@ func dash(s string) string {
 }
 
 func (v view) page(text string, epoch, at time.Duration) []string {
-	process := "running"
-	if !v.alive {
-		process = "killed, starting again"
-	}
 	out := []string{
 		fmt.Sprintf("unisink demo  %4.1f s   an epoch every %s", at.Seconds(), epoch),
 		"  " + text,
 		"",
 		fmt.Sprintf("  coordinator  %s   term %d", strings.Join(v.nodes, " · "), v.term),
-		fmt.Sprintf("  pipeline     process %d %s · generation %d · lag %s · %d orders written", v.runs, process, v.scope.GetGeneration(), v.lag(), v.orders),
+		fmt.Sprintf("  pipeline     process %d %s · generation %d · lag %s · %d orders written", v.runs, v.worker, v.scope.GetGeneration(), v.lag(), v.orders),
 		fmt.Sprintf("  in doubt     %d undecided, %d decided and not proven", v.scope.GetRoundsOpen(), v.scope.GetUnfinished()),
 		fmt.Sprintf("  now          %s", v.phase),
 		"",

@@ -6,20 +6,23 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/unisink/unisink/internal/freeport"
+	"github.com/unisink/unisink/internal/services"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // startServices starts the broker and three nodes, and makes a group of them.
 func (d *demo) startServices(ctx context.Context) error {
-	var err error
-	if d.broker, err = freeport.Loopback(); err != nil {
-		return err
+	startKafka := d.startEmbedded
+	if d.c.Kafka == RealKafka {
+		startKafka = d.startReal
 	}
-	kafka, err := d.crew.start("kafka", "dev", "kafka", "--listen", d.broker)
+	err := startKafka(ctx)
 	if err != nil {
 		return err
 	}
@@ -38,8 +41,8 @@ func (d *demo) startServices(ctx context.Context) error {
 		d.nodes = append(d.nodes, n)
 		addresses = append(addresses, n.client)
 	}
-	for i, addr := range append([]string{d.broker}, addresses...) {
-		if err := d.awaitPort(ctx, addr, append([]*proc{kafka}, d.nodeProcs()...)[i]); err != nil {
+	for _, n := range d.nodes {
+		if err := d.awaitPort(ctx, n.client, n.proc); err != nil {
 			return d.explain(err)
 		}
 	}
@@ -53,6 +56,55 @@ func (d *demo) startServices(ctx context.Context) error {
 		return d.explain(fmt.Errorf("prepare the workload: %w", err))
 	}
 	return nil
+}
+
+// startEmbedded starts the broker that is part of this binary.
+func (d *demo) startEmbedded(ctx context.Context) (err error) {
+	if d.broker, err = freeport.Loopback(); err != nil {
+		return err
+	}
+	kafka, err := d.crew.start("kafka", "dev", "kafka", "--listen", d.broker)
+	if err != nil {
+		return err
+	}
+	if err := d.awaitPort(ctx, d.broker, kafka); err != nil {
+		return d.explain(err)
+	}
+	return nil
+}
+
+// startReal starts Apache Kafka, which is fetched the first time, and says what takes so long.
+func (d *demo) startReal(ctx context.Context) (err error) {
+	fmt.Fprintf(d.c.Out, "starting Apache Kafka %s\n", services.KafkaCurrent)
+	began := time.Now()
+	done := make(chan struct{})
+	var talk sync.WaitGroup
+	talk.Go(func() {
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				fmt.Fprintf(d.c.Out, "still at it after %.0f s: the first time Maven fetches about 54 MB, once\n", time.Since(began).Seconds())
+			}
+		}
+	})
+	d.kafka, err = services.Kafka(ctx, services.KafkaConfig{Dir: filepath.Join(d.dir, "kafka")})
+	close(done)
+	talk.Wait()
+	if err == nil {
+		d.broker = d.kafka.Addrs()[0]
+		return nil
+	}
+	for _, program := range []string{"java", "mvn"} {
+		if _, missing := exec.LookPath(program); missing != nil {
+			return fmt.Errorf("%s is not on the PATH: Apache Kafka needs Java 17 or newer, and Maven (mvn) to fetch it once; "+
+				"install it, or take the embedded broker with --kafka embedded", program)
+		}
+	}
+	return err
 }
 
 func (d *demo) startNode(n *node) (err error) {
@@ -115,7 +167,7 @@ func (d *demo) awaitPort(ctx context.Context, addr string, p *proc) error {
 			return nil
 		}
 		if !p.alive() {
-			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, p.Err())
+			return fmt.Errorf("%s ended before it answered at %s (%v)", p.name, addr, said(p.Err()))
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("%s did not answer at %s within 15 s: %w", p.name, addr, err)
@@ -145,7 +197,7 @@ func (d *demo) roles(ctx context.Context) (leader *node, followers []*node, err 
 			}
 		}
 		if time.Now().After(end) {
-			return nil, nil, fmt.Errorf("the group had no leader and two followers within 15 s (last answer: %v)", err)
+			return nil, nil, fmt.Errorf("the group had no leader and two followers within 15 s (last answer: %s)", said(err))
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return nil, nil, err
@@ -174,7 +226,7 @@ func (d *demo) await(ctx context.Context, limit time.Duration, what string, hold
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("waited %s for %s (last answer: %v, error: %v)", limit, what, p, err)
+			return fmt.Errorf("waited %s for %s (last answer: %v, error: %s)", limit, what, p, said(err))
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
@@ -211,12 +263,20 @@ func (d *demo) awaitProven(ctx context.Context, records int64) error {
 			return nil
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%d of %d orders were through after %s (last error: %v)", read, records, limit, err)
+			return fmt.Errorf("%d of %d orders were through after %s (last error: %s)", read, records, limit, said(err))
 		}
 		if err := sleep(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
+}
+
+// said is an error within another sentence.
+func said(err error) string {
+	if err == nil {
+		return "none"
+	}
+	return err.Error()
 }
 
 // logTails is the last lines of every child's log.
