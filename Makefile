@@ -11,6 +11,9 @@ FUZZTIME  ?= 20s
 COUNT     ?= 1
 PKG       ?= ./...
 ARGS      ?=
+KAFKA     ?=
+MINUTES   ?= 10
+SEED      ?=
 
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
@@ -25,11 +28,15 @@ help: ## print the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)'
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
 
 .PHONY: demo
-demo: build ## build, then run a coordinator group and a pipeline, and break them (under a minute)
-	@bin/unisink demo $(ARGS)
+demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
+	@bin/unisink demo $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
+
+.PHONY: torture
+torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS=)
+	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: test
 test: ## everything: the unit tests and the slower ones that start processes

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/unisink/unisink/internal/child"
+	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -31,6 +32,8 @@ type Config struct {
 	Rate int
 	// Epoch interval; default 200 ms.
 	Epoch time.Duration
+	// Kafka is EmbeddedKafka (the default) or RealKafka.
+	Kafka string
 	// Out gets the screen; Screen redraws it in place, otherwise lines are added.
 	Out    io.Writer
 	Screen bool
@@ -39,6 +42,12 @@ type Config struct {
 	// Workload is the pipeline, its input and its check.
 	Workload Workload
 }
+
+// What Config.Kafka says.
+const (
+	EmbeddedKafka = "embedded" // the broker that is part of this binary
+	RealKafka     = "real"     // Apache Kafka, which needs Java, and Maven the first time
+)
 
 // Workload is what the demo carries. cmd/orders has the one that is shown.
 type Workload interface {
@@ -81,6 +90,7 @@ type demo struct {
 	crew   *crew
 	dir    string
 	broker string
+	kafka  *services.KafkaCluster // nil with the embedded broker
 	nodes  []*node
 	client *participant.Client
 
@@ -111,7 +121,12 @@ func Run(ctx context.Context, c Config) (_ Report, err error) {
 		return Report{}, fmt.Errorf("make the directory %s: %w", d.dir, err)
 	}
 	d.crew = &crew{Crew: child.New(), exe: c.Exe, dir: d.dir}
-	defer func() { err = errors.Join(err, d.crew.End()) }()
+	defer func() {
+		err = errors.Join(err, d.crew.End())
+		if d.kafka != nil {
+			err = errors.Join(err, d.kafka.Close())
+		}
+	}()
 	return d.play(ctx)
 }
 
