@@ -199,7 +199,8 @@ func TestP17_APrepareCutShortByTheCloseIsRolledBack(t *testing.T) {
 		st.start(7, 2, false)
 		st.memory.SetHook(func(ctx context.Context, call participanttest.Call, when participanttest.When, _ string) error {
 			if call == participanttest.CallPrepare && when == participanttest.After {
-				st.memory.SetHook(nil)
+				// Time enough for a lane that would look before the handle is known.
+				st.memory.SetHook(slowly(participanttest.CallDiscard, time.Second))
 				<-ctx.Done()
 				return context.Cause(ctx)
 			}
@@ -209,7 +210,7 @@ func TestP17_APrepareCutShortByTheCloseIsRolledBack(t *testing.T) {
 		synctest.Wait()
 		st.close(7, 0)
 		get(t, "halt", st.halted)
-		synctest.Wait()
+		time.Sleep(2 * time.Second)
 		want(t, "after the close", commits(st.store), []string{"roll back 7.1"})
 		none(t, "a vote", time.Second, st.voted)
 	})

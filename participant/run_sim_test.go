@@ -6,7 +6,11 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -143,4 +147,57 @@ func TestATaskThatFailsEndsTheGenerationWithItsClass(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestACoordinatorOfAnotherGroupIsRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		st.hangUp()
+		get(t, "attach", st.attached)
+		st.order(&unisinkv1.Order{Order: &unisinkv1.Order_Welcome{Welcome: &unisinkv1.Welcome{
+			Namespace: "other", Incarnation: 1, Lease: &unisinkv1.Lease{DurationMs: 3000},
+		}}})
+		<-st.done
+		if !errors.Is(st.err, participant.ErrRefused) {
+			t.Errorf("run: %v", st.err)
+		}
+	})
+}
+
+func TestALostLeaseMeansAttachingAgainNotGivingUp(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 2, false)
+		lost := true
+		st.mu.Lock()
+		st.onVote = func(*unisinkv1.Vote) (*unisinkv1.VoteResponse, error) {
+			if lost {
+				lost = false
+				return nil, grpcerr.New(codes.FailedPrecondition, grpcerr.LeaseLost, "silent for a lease", nil)
+			}
+			return &unisinkv1.VoteResponse{}, nil
+		}
+		st.mu.Unlock()
+		st.epoch(7, 1, "a")
+		first := get(t, "vote", st.voted)
+		req := get(t, "attach", st.attached)
+		if n := len(req.GetStanding().GetVotes()); n != 1 {
+			t.Errorf("the standing carries %d votes", n)
+		}
+		st.welcome()
+		if again := get(t, "vote again", st.voted); again.GetKind() != first.GetKind() || again.GetEpoch().GetN() != 1 {
+			t.Errorf("vote %v", again)
+		}
+	})
+}
+
+func TestReadyIsSaidAgainToALeaderThatHasNotHeard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.restore(&unisinkv1.Restore{Generation: 7})
+		get(t, "restore of the task", st.restored)
+		st.restore(&unisinkv1.Restore{Generation: 7})
+		none(t, "a second restore of the task", time.Second, st.restored)
+	})
 }
