@@ -79,16 +79,31 @@ func (m *Machine) mayOpen(s *step, c *Command, p *pipeline, sc *scope, b *OpenGe
 	switch {
 	case sc.halted != "":
 		s.refuse(HaltedScope, "scope %s is halted (%s): resume it when the cause is gone", sc.id, sc.halted)
+	case sc.owesProofs() && (p.Desired == Stopping || p.Desired == Draining):
+		// What is decided must be proven before a stop is complete, and its members are those who
+		// can: they come back for it, restore, and write one last epoch.
+		return m.runsSpecification(s, p, b)
 	case p.Desired == Draining && sc.drained():
 		s.refuse(NotDesired, "scope %s has come to the end of its drain", sc.id)
 	case p.Desired != Running && p.Desired != Draining && !m.unguarded.desiredFirst:
 		s.refuse(NotDesired, "pipeline %s is wanted %s", p.Name, p.Desired)
-	case b.Fingerprint != p.Fingerprint:
-		s.refuse(Stale, "the members run specification %q, pipeline %s is %q: put the pipeline first", b.Fingerprint, p.Name, p.Fingerprint)
 	default:
-		return true
+		return m.runsSpecification(s, p, b)
 	}
 	return false
+}
+
+func (m *Machine) runsSpecification(s *step, p *pipeline, b *OpenGeneration) bool {
+	if b.Fingerprint != p.Fingerprint {
+		s.refuse(Stale, "the members run specification %q, pipeline %s is %q: put the pipeline first", b.Fingerprint, p.Name, p.Fingerprint)
+		return false
+	}
+	return true
+}
+
+// owesProofs reports whether a decided branch of the scope is not proven.
+func (s *scope) owesProofs() bool {
+	return slices.ContainsFunc(s.open, func(e *epoch) bool { return !allResolved(e.Branches) })
 }
 
 // checkMembers compares instances, in order of their members, with the declared members.

@@ -27,13 +27,14 @@ func (s *scope) stepClosed(ctx context.Context, now time.Time) {
 	v := &s.seen
 	switch d := v.pipeline.Desired; d {
 	case ledger.Stopping, ledger.Draining:
-		if d == ledger.Stopping || v.drained {
-			if v.unproven == 0 {
-				s.proposeSole(ctx, ledger.SetDesired{Pipeline: s.id.Pipeline, From: d, To: ledger.Stopped})
-			}
-			return
+		switch atEnd := d == ledger.Stopping || v.drained; {
+		case !atEnd:
+			s.open(ctx, "the drain is not at its end")
+		case v.unproven > 0:
+			s.open(ctx, "what is decided is not proven yet") // its members can do it, if they are here
+		default:
+			s.proposeSole(ctx, ledger.SetDesired{Pipeline: s.id.Pipeline, From: d, To: ledger.Stopped})
 		}
-		s.open(ctx, "the drain is not at its end")
 	case ledger.Running:
 		cause := "first start"
 		if v.newest.Generation != 0 {
@@ -176,7 +177,7 @@ func (s *scope) waitingFor() string {
 	case v.pipeline.Desired == ledger.Stopped:
 		return fmt.Sprintf("pipeline %s to be started; it is stopped", v.pipeline.Name)
 	case v.unproven > 0 && (v.pipeline.Desired == ledger.Stopping || v.drained && v.pipeline.Desired == ledger.Draining):
-		return fmt.Sprintf("%d decided branches of scope %s to be proven, by their members or a resolver, before it counts as stopped; or start it again, and it is done at the restore", v.unproven, s.id)
+		return fmt.Sprintf("%d decided branches of scope %s to be proven, by their members or a resolver, before it counts as stopped; start the members, and it is done at the restore", v.unproven, s.id)
 	case v.pipeline.Desired == ledger.Stopping:
 		return fmt.Sprintf("pipeline %s to be stopped", v.pipeline.Name)
 	case v.halted != "":
