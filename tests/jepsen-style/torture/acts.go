@@ -247,7 +247,7 @@ func (r *trial) awaitDeath(ctx context.Context, l *life, point string) error {
 }
 
 func (r *trial) hits(point string) (int, error) {
-	all, err := crashes(r.worker.log)
+	all, _, err := crashes(r.worker.log)
 	return all[point], err
 }
 

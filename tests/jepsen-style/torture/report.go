@@ -42,7 +42,7 @@ type strike struct {
 	Counted bool `json:"counted"`
 	// NextDecisionMS is how long it took to the next decision.
 	NextDecisionMS int64 `json:"next_decision_ms"`
-	// ProcessMS is how long a stopped or dead thing was left alone before it went on.
+	// AwayMS is how long a stopped process stood still.
 	AwayMS int64 `json:"away_ms,omitempty"`
 }
 
@@ -50,38 +50,54 @@ func (s strike) kill() bool { return s.What != stopPipeline && s.What != stopLea
 
 // Report is how a run ended.
 type Report struct {
-	Minutes     float64 `json:"minutes"`
-	Seed        uint64  `json:"seed"`
-	Kafka       string  `json:"kafka"`
-	Records     int64   `json:"records"`
-	Epochs      int     `json:"epochs_decided"`
-	Generations int     `json:"generations"`
-	Runs        int     `json:"pipeline_runs"`
-	// IDs is how many transactional ids of ours the broker knows.
-	IDs int `json:"transactional_ids"`
-
-	Kills   map[string]int `json:"kills"`            // that count, by kind
-	All     map[string]int `json:"all_strikes"`      // kills and stops, by kind
-	Moments map[string]int `json:"kills_by_moment"`  // that count
-	Points  map[string]int `json:"crashes_by_point"` // as the pipeline's log shows them
-	Missing []string       `json:"points_missing"`
-	// Elsewhere are points that this pipeline cannot reach, and where they are walked.
-	Elsewhere map[string]string `json:"points_elsewhere"`
-
+	Verdict string  `json:"verdict"`
+	Minutes float64 `json:"minutes"`
+	Seed    uint64  `json:"seed"`
+	Kafka   string  `json:"kafka"`
+	// Dir is where logs and data are, if they were kept.
+	Dir string `json:"dir,omitempty"`
+	work
+	struck
+	found
 	Restarts restarts `json:"restarts"`
 	// Decisions is how long it took from each kill of the pipeline to the next decision.
-	Decisions times `json:"kill_to_decision"`
+	Decisions times           `json:"kill_to_decision"`
+	Verify    json.RawMessage `json:"verify,omitempty"`
+}
 
-	Verify json.RawMessage `json:"verify,omitempty"`
-	// Left is what must not be there after the drain: open transactions, staged files.
-	Left     []string `json:"left_behind"`
-	Sudden   []string `json:"unexpected_ends"` // of the pipeline's process
-	Alarms   []string `json:"alarms"`
+// work is what went through meanwhile.
+type work struct {
+	Records     int64 `json:"records"`
+	Epochs      int   `json:"epochs_decided"`
+	Generations int   `json:"generations"`
+	Runs        int   `json:"pipeline_runs"`
+	// IDs is how many transactional ids of ours the broker knows.
+	IDs int `json:"transactional_ids"`
+}
+
+// struck is what was killed and stopped.
+type struck struct {
+	Kills   map[string]int `json:"kills"`            // that count, by kind
+	All     map[string]int `json:"all_strikes"`      // kills and stops, by kind
+	Moments map[string]int `json:"kills_by_moment"`  // that count; some are of two kinds
+	Points  map[string]int `json:"crashes_by_point"` // as the pipeline's log shows them
+	Missing []string       `json:"points_missing"`
+	// Elsewhere are points that this run need not reach, and where they are walked.
+	Elsewhere map[string]string `json:"points_elsewhere"`
+	Strikes   []strike          `json:"strikes"`
+}
+
+// found is what speaks against the verdict, or for a closer look.
+type found struct {
 	Problems []string `json:"problems"`
-	Short    []string `json:"too_few"`
-	Verdict  string   `json:"verdict"`
-	Dir      string   `json:"dir,omitempty"`
-	Strikes  []strike `json:"strikes"`
+	// Left is what must not be there after the drain: open transactions, staged files.
+	Left   []string `json:"left_behind"`
+	Alarms []string `json:"alarms"`
+	Short  []string `json:"too_few"`
+	// Sudden are ends of the pipeline's process that nobody had asked for.
+	Sudden []string `json:"unexpected_ends"`
+	// Torn counts the torn commits that the pipeline's log shows to have been repaired.
+	Torn int `json:"torn_commits"`
 }
 
 // times are some durations, in milliseconds.
@@ -208,6 +224,7 @@ func (r *Report) write(w io.Writer) {
 	fmt.Fprintf(w, "  kills that count  %s\n", counts(r.Kills))
 	fmt.Fprintf(w, "  by moment         %s\n", counts(r.Moments))
 	fmt.Fprintf(w, "  all strikes       %s\n", counts(r.All))
+	fmt.Fprintf(w, "  torn commits      %d found and mended\n", r.Torn)
 	fmt.Fprintf(w, "  fault points      %d crashed at, %d missing, %d walked elsewhere\n", len(r.Points), len(r.Missing), len(r.Elsewhere))
 	for _, row := range []struct {
 		name string

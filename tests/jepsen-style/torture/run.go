@@ -29,15 +29,10 @@ const (
 
 // trial is one run of torture.
 type trial struct {
-	c      Config
-	dir    string
-	rng    *rand.Rand // of the nemesis alone
-	kafka  *services.KafkaCluster
-	group  *group
-	worker *worker
-	client *kgo.Client
-	line   *timeline
-	watch  *watcher
+	cast
+	c   Config
+	dir string
+	rng *rand.Rand // of the nemesis alone
 
 	points  []string
 	other   map[string]string
@@ -49,6 +44,16 @@ type trial struct {
 	mu      sync.Mutex // guards the two below; held for memory only
 	strikes []strike
 	doing   string
+}
+
+// cast is who takes part, and who looks on.
+type cast struct {
+	kafka  *services.KafkaCluster
+	group  *group
+	worker *worker
+	client *kgo.Client
+	line   *timeline
+	watch  *watcher
 }
 
 // Run runs torture to its verdict. Whatever happens, no process outlives it.
@@ -294,7 +299,7 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 		return err
 	}
 	report.Left = append(open, files...)
-	if report.Points, err = crashes(r.worker.log); err != nil {
+	if report.Points, report.Torn, err = crashes(r.worker.log); err != nil {
 		return err
 	}
 	report.Missing, report.Elsewhere = missing(r.points, report.Points), r.other
@@ -344,7 +349,7 @@ func (r *trial) progress(ctx context.Context) {
 			}
 		}
 		r.mu.Unlock()
-		hit, err := crashes(r.worker.log)
+		hit, _, err := crashes(r.worker.log)
 		if err != nil {
 			continue // not there yet
 		}
