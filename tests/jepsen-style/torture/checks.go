@@ -32,11 +32,12 @@ func verify(ctx context.Context, bin, dir, broker string, coordinators []string)
 		Verdict string
 		Records int64
 	}
+	failed := exit != nil
 	if json.Unmarshal(out, &verdict) != nil {
-		return nil, fmt.Sprintf("verify gave no report (%v): %s", err, strings.TrimSpace(said.String())), nil
+		return nil, fmt.Sprintf("verify gave no report, exit code %d: %s", cmd.ProcessState.ExitCode(), strings.TrimSpace(said.String())), nil
 	}
 	switch {
-	case err != nil || verdict.Verdict != clean:
+	case failed || verdict.Verdict != clean:
 		problem = fmt.Sprintf("verify says %q: %s", verdict.Verdict, strings.TrimSpace(said.String()))
 	case verdict.Records == 0:
 		problem = "verify saw no records"

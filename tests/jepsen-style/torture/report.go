@@ -230,8 +230,11 @@ func (r *Report) write(w io.Writer) {
 		name string
 		t    times
 	}{
-		{"kill to decision", r.Decisions}, {"start to decision", r.Restarts.Decision}, {"start to attached", r.Restarts.Attach},
-		{"attached to restored", r.Restarts.Restore}, {"restored to started", r.Restarts.Start},
+		{"kill to decision", r.Decisions},
+		{"start to decision", r.Restarts.Decision},
+		{"start to attached", r.Restarts.Attach},
+		{"attached to restored", r.Restarts.Restore},
+		{"restored to started", r.Restarts.Start},
 	} {
 		fmt.Fprintf(w, "  %-21s p50 %d ms, p99 %d ms, longest %d ms (%d)\n", row.name, row.t.P50, row.t.P99, row.t.Max, row.t.N)
 	}
