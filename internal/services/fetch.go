@@ -26,10 +26,11 @@ type artifact struct {
 const (
 	install     = "install it (Debian: apt-get install %s; macOS: brew install %s)"
 	fetchTries  = 3
-	fetchPause  = 2 * time.Second // before the second try; doubled before each further one
-	errorLines  = 12              // of Maven's output in an error
-	tailLines   = 25              // of a server's log in an error
+	fetchPause  = time.Second // before the second try; doubled before each further one
+	errorLines  = 12          // of Maven's output in an error
+	tailLines   = 25          // of a server's log in an error
 	bufferBytes = 1 << 20
+	maxFile     = 100 << 20 // bytes of one file in an archive; the largest has a third of it
 )
 
 // missing returns the sentence for a program that is not there.
@@ -199,6 +200,9 @@ func entry(root *os.Root, archive io.Reader, h *tar.Header, name string) error {
 	case tar.TypeLink:
 		return root.Link(filepath.Clean(h.Linkname), name)
 	case tar.TypeReg:
+		if h.Size > maxFile {
+			return fmt.Errorf("it has %d bytes, more than any file of a server", h.Size)
+		}
 		f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, os.FileMode(h.Mode)&0o755|0o444)
 		if err != nil {
 			return err

@@ -131,6 +131,19 @@ func TestOwnServersAreTakenAndNothingIsFetched(t *testing.T) {
 	}
 }
 
+func TestOwnPostgresGivesDatabasesToo(t *testing.T) {
+	own := servicestest.OwnPostgres(t, services.PostgresConfig{})
+	host := strings.TrimPrefix(strings.Split(own.DSN(), "/postgres?")[0], "postgres://postgres@")
+	name, port, _ := strings.Cut(host, ":")
+	for _, dsn := range []string{own.DSN(), fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres sslmode=disable", name, port)} {
+		t.Setenv(services.PostgresVariable, dsn)
+		got := query(t, servicestest.Postgres(t, services.PostgresCurrent), "SELECT current_database() || ' ' || current_setting('port')")
+		if !strings.HasPrefix(got, "unisink_test_") || !strings.HasSuffix(got, " "+port) {
+			t.Errorf("%s gave %s", dsn, got)
+		}
+	}
+}
+
 func TestArchiveCannotWriteOutsideItsDirectory(t *testing.T) {
 	dir := t.TempDir()
 	inside := filepath.Join(dir, "inside")

@@ -17,7 +17,7 @@ func TestKafkaSurvivesKillPauseAndStop(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			c := servicestest.OwnKafka(t, services.KafkaConfig{Version: version})
+			c := servicestest.OwnKafka(t, services.KafkaConfig{Version: version, LongRunning: version == services.KafkaOlder})
 			t.Logf("ready after %s", time.Since(began).Round(time.Millisecond))
 			b := c.Broker(1)
 			if err := c.CreateTopic(t.Context(), "kept", [][]int32{{1}}, map[string]string{"retention.ms": "-1"}); err != nil {
