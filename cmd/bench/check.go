@@ -10,8 +10,9 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// check reads what a job has made visible of records 0 to n-1 and compares it with what it must be.
-func check(ctx context.Context, admin *kafka.Admin, job, topic string, n int) error {
+// check reads what a job has made visible of records 0 to n-1 and compares it with what it must be. First is the
+// event time of record 0.
+func check(ctx context.Context, admin *kafka.Admin, job, topic string, n int, first int64) error {
 	var take func(r *stream.Record) error
 	var whole func() error
 	if job == JobPass {
@@ -25,7 +26,7 @@ func check(ctx context.Context, admin *kafka.Admin, job, topic string, n int) er
 		}
 		whole = seen.whole
 	} else {
-		sums := newSums(n)
+		sums := newSums(n, first)
 		take, whole = sums.take, sums.whole
 	}
 	if err := admin.ReadAll(ctx, topic, true, nil, nil, take); err != nil {
@@ -66,8 +67,9 @@ func (o *once) whole() error {
 
 // sums are the windows as the input says.
 type sums struct {
-	want []total // by window, then key
-	left int     // not seen yet
+	first int64
+	want  []total // by window, then key
+	left  int     // not seen yet
 }
 
 type total struct {
@@ -75,8 +77,8 @@ type total struct {
 	seen       bool
 }
 
-func newSums(n int) *sums {
-	s := &sums{want: make([]total, (n+perSecond-1)/perSecond*keys)}
+func newSums(n int, first int64) *sums {
+	s := &sums{first: first, want: make([]total, (n+perSecond-1)/perSecond*keys)}
 	for i := range n {
 		t := &s.want[i/perSecond*keys+keyOf(i)]
 		if t.count == 0 {
@@ -105,7 +107,7 @@ func (s *sums) take(r *stream.Record) error {
 	if err != nil || key >= keys {
 		return fmt.Errorf("%q is the result of no key", r.Value)
 	}
-	at := int(v[0]-firstAt)/int(windowSize.Milliseconds())*keys + key
+	at := int(v[0]-s.first)/int(windowSize.Milliseconds())*keys + key
 	if at < 0 || at >= len(s.want) || s.want[at].count == 0 {
 		return fmt.Errorf("%q is the result of no record", r.Value)
 	}

@@ -246,10 +246,18 @@ func (l *lab) report(t task) string { return filepath.Join(l.dir, t.Name+".json"
 
 // ended waits for a process that ends by itself, and reads its report.
 func (l *lab) ended(ctx context.Context, t task, p *child.Process) (Report, error) {
-	select {
-	case <-p.Done():
-	case <-ctx.Done():
-		return Report{}, errors.Join(context.Cause(ctx), p.Kill())
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for p.Alive() {
+		select {
+		case <-p.Done():
+		case <-tick.C:
+			if why := l.halted(ctx, t); why != "" {
+				return Report{}, errors.Join(fmt.Errorf("the pipeline %s is halted: %s", t.Name, why), p.Kill())
+			}
+		case <-ctx.Done():
+			return Report{}, errors.Join(context.Cause(ctx), p.Kill())
+		}
 	}
 	if err := p.Err(); err != nil {
 		return Report{}, fmt.Errorf("the pipeline %s failed: %w\n%s", t.Name, err, l.tail(t.Name))
@@ -263,6 +271,22 @@ func (l *lab) ended(ctx context.Context, t task, p *child.Process) (Report, erro
 		return Report{}, fmt.Errorf("read the report of the pipeline %s: %w", t.Name, err)
 	}
 	return r, nil
+}
+
+// halted is why a pipeline waits for an operator, as far as the coordinator tells now.
+func (l *lab) halted(ctx context.Context, t task) string {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	p, err := l.client.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: t.Name})
+	if err != nil {
+		return "" // not declared yet, or not at all
+	}
+	for _, s := range p.GetScopes() {
+		if s.GetHalted() != "" {
+			return s.GetHalted()
+		}
+	}
+	return ""
 }
 
 // stop ends a task's process gracefully: by its pipeline's stop, or by a signal where there is none.

@@ -16,7 +16,6 @@ const (
 	keys        = 1_000
 	perSecond   = 10_000
 	recordBytes = 100
-	firstAt     = 1_760_000_000_000 // event time of the first record, Unix milliseconds, a whole second
 
 	idAt     = len(`{"id":"`)
 	idDigits = 8
@@ -89,7 +88,12 @@ func (b *batch) fill(first, n int, at func(n int) int64) []stream.Record {
 	return b.records
 }
 
-func eventTime(n int) int64 { return firstAt + int64(n)*1000/perSecond }
+// eventTimes are those of n records, of which the last is not in the future. They are young, since topics
+// keep records by their timestamps.
+func eventTimes(n int, now time.Time) func(int) int64 {
+	first := now.Truncate(time.Second).UnixMilli() - int64(n/perSecond+1)*1000
+	return func(i int) int64 { return first + int64(i)*1000/perSecond }
+}
 
 // load is what fills topics.
 func load(brokers []string, topic string, compression string, linger time.Duration) (*kafka.PlainWriter, error) {
@@ -99,7 +103,7 @@ func load(brokers []string, topic string, compression string, linger time.Durati
 }
 
 // fill writes records 0 to n-1 to a topic.
-func fill(ctx context.Context, w *kafka.PlainWriter, n int) error {
+func fill(ctx context.Context, w *kafka.PlainWriter, n int, eventTime func(int) int64) error {
 	var b batch
 	for first := 0; first < n; first += 500 {
 		if err := w.Write(ctx, b.fill(first, min(500, n-first), eventTime)); err != nil {

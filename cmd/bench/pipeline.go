@@ -104,6 +104,7 @@ type measurement struct {
 	lab *lab
 	c   PipelineConfig
 	got map[string]*figures // by kind
+	at  func(n int) int64   // event times of the input
 }
 
 const inputTopic = "bench-input"
@@ -122,7 +123,8 @@ func (m *measurement) input(ctx context.Context) error {
 		return err
 	}
 	defer w.Close()
-	return fill(ctx, w, m.c.Records)
+	m.at = eventTimes(m.c.Records, time.Now())
+	return fill(ctx, w, m.c.Records, m.at)
 }
 
 // kind names a job at a length of epochs.
@@ -183,7 +185,7 @@ func (m *measurement) throughput(ctx context.Context, t task, f *figures) error 
 	if r.Records != uint64(m.c.Records) {
 		return fmt.Errorf("the pipeline %s read %d records of %d", t.Name, r.Records, m.c.Records)
 	}
-	if err := check(ctx, m.lab.admin, t.Job, t.Name, m.c.Records); err != nil {
+	if err := check(ctx, m.lab.admin, t.Job, t.Name, m.c.Records, m.at(0)); err != nil {
 		return err
 	}
 	n := float64(m.c.Records)

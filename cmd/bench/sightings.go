@@ -10,6 +10,10 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
+// grace is how much later the last output must be due that ends the watching: what was due before it and is
+// slower shall be counted.
+const grace = 1500 * time.Millisecond
+
 // sightings put what was written and what became visible side by side.
 type sightings struct {
 	job      string
@@ -20,7 +24,7 @@ type sightings struct {
 	mu     sync.Mutex // guards what follows
 	at     []time.Time
 	first  time.Time // something was visible
-	closed  bool
+	closed bool
 	delays []float64 // milliseconds; read when both sides have ended
 }
 
@@ -64,9 +68,9 @@ func (s *sightings) take(r *stream.Record, now time.Time) error {
 	begin := s.first.Add(s.warm)
 	switch {
 	case due.Before(begin):
-	case due.After(begin.Add(s.duration)):
+	case due.After(begin.Add(s.duration + grace)):
 		s.end()
-	case !s.closed:
+	case !due.After(begin.Add(s.duration)):
 		s.delays = append(s.delays, float64(now.Sub(due).Microseconds())/1000)
 	}
 	return nil

@@ -1,0 +1,215 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"time"
+
+	"github.com/urfave/cli/v2"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/unisink/unisink/cmd/bench"
+	"github.com/unisink/unisink/participant"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// labFlags say with what `bench pipeline` and `bench recover` measure.
+func labFlags() []cli.Flag {
+	return []cli.Flag{
+		&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Usage: "`ADDRESS` of a Kafka of your own; without, a real broker is fetched and started"},
+		&cli.IntFlag{Name: "nodes", Value: 3, Usage: "coordinator nodes, 1 or 3"},
+		&cli.StringFlag{Name: "dir", Usage: "`DIR` for logs and data, which is kept; a temporary one by default"},
+		&cli.BoolFlag{Name: "quick", Usage: "as little as shows that it works; the figures mean nothing"},
+	}
+}
+
+func (a *app) lab(c *cli.Context) (bench.LabConfig, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return bench.LabConfig{}, fmt.Errorf("find this binary: %w", err)
+	}
+	return bench.LabConfig{
+		Exe: exe, Brokers: c.StringSlice("brokers"), Nodes: c.Int("nodes"), Dir: c.String("dir"),
+		Progress: func(s string) { fmt.Fprintln(a.err, s) },
+	}, nil
+}
+
+func (a *app) benchPipeline() *cli.Command {
+	return &cli.Command{
+		Name: "pipeline", Usage: "cost of a record and delay of its output, beside the same pipeline without transactions",
+		Description: "Two jobs on a real broker: pass-through, and a window that sums and counts by key. Records are 100\n" +
+			"bytes of JSON with 1,000 keys, 10,000 to a second of event time. Each pass measures every length of\n" +
+			"epochs once; the figures are medians over the passes, and every result is checked.",
+		Flags: append(labFlags(),
+			&cli.IntFlag{Name: "records", Value: 5_000_000, Usage: "`N` records of a pass"},
+			&cli.IntFlag{Name: "passes", Value: 5, Usage: "`N` passes, whose median counts"},
+			&cli.StringSliceFlag{Name: "job", Value: cli.NewStringSlice(bench.Jobs()...), Usage: "`JOB` to measure, pass-through or window"},
+			&cli.StringSliceFlag{Name: "epoch", Value: cli.NewStringSlice("1s", "100ms", "20ms", "0s"), Usage: "`TIME` between barriers; 0s: without transactions"},
+			&cli.DurationFlag{Name: "latency", Value: 10 * time.Second, Usage: "`TIME` that the delay is watched in each pass, at --rate; 0s: not at all"},
+			&cli.IntFlag{Name: "rate", Value: 10_000, Usage: "records per second while the delay is watched"},
+			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "partitions of each topic"},
+			&cli.StringFlag{Name: "compression", Value: "none", Usage: "`CODEC` of input and output: none, gzip, snappy, lz4 or zstd"},
+			&cli.StringFlag{Name: "profiles", Usage: "`DIR` for a CPU profile of each measured process"},
+		),
+		Action: a.runBenchPipeline,
+	}
+}
+
+func (a *app) runBenchPipeline(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	lab, err := a.lab(c)
+	if err != nil {
+		return err
+	}
+	cfg := bench.PipelineConfig{
+		Lab:      lab,
+		Settings: bench.Settings{Partitions: c.Int("partitions"), Compression: c.String("compression"), Profiles: c.String("profiles")},
+		Jobs:     c.StringSlice("job"), Records: c.Int("records"), Passes: c.Int("passes"), Latency: c.Duration("latency"), Rate: c.Int("rate"),
+	}
+	for _, e := range c.StringSlice("epoch") {
+		d, err := time.ParseDuration(e)
+		if err != nil {
+			return usagef("--epoch %q is no time such as 100ms", e)
+		}
+		cfg.Epochs = append(cfg.Epochs, d)
+	}
+	if c.Bool("quick") {
+		cfg.Records, cfg.Passes, cfg.Latency = min(cfg.Records, 100_000), 1, min(cfg.Latency, time.Second)
+	}
+	if err := cfg.Validate(); err != nil {
+		return withCode(CodeUsage, err)
+	}
+	if cfg.Settings.Profiles != "" {
+		if err := os.MkdirAll(cfg.Settings.Profiles, 0o755); err != nil {
+			return fmt.Errorf("make the directory of profiles: %w", err)
+		}
+	}
+	rows, err := bench.Pipeline(c.Context, cfg)
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Rows []bench.PipelineRow `json:"rows"`
+	}{rows}
+	return a.show(c, out, func() [][]string { return pipelineRows(rows) })
+}
+
+// pipelineRows puts each row's cost beside that of its job without transactions.
+func pipelineRows(rows []bench.PipelineRow) [][]string {
+	plain := map[string]float64{}
+	for _, r := range rows {
+		if !r.Transactional {
+			plain[r.Job] = r.CPUPerMillion
+		}
+	}
+	table := [][]string{{"JOB", "EPOCH", "RECORDS/S", "CPU-S/MILLION", "TO PLAIN", "PEAK MIB", "VISIBLE P50 MS", "P99 MS", "PASSES"}}
+	for _, r := range rows {
+		epoch, ratio := "none", "-"
+		if r.Transactional {
+			epoch = (time.Duration(r.EpochMS) * time.Millisecond).String()
+		}
+		if p := plain[r.Job]; p > 0 {
+			ratio = fmt.Sprintf("%.2f", r.CPUPerMillion/p)
+		}
+		table = append(table, []string{
+			r.Job, epoch, fmt.Sprintf("%.0f", r.RecordsPerS), fmt.Sprintf("%.2f", r.CPUPerMillion), ratio, fmt.Sprintf("%.0f", r.PeakRSSMB),
+			fmt.Sprintf("%.1f", r.VisibleP50), fmt.Sprintf("%.1f", r.VisibleP99), fmt.Sprint(r.Passes),
+		})
+	}
+	return table
+}
+
+// benchWorker is the process that `bench` measures.
+func (a *app) benchWorker() *cli.Command {
+	return &cli.Command{
+		Name: "worker", Hidden: true, Usage: "the pipeline that bench measures",
+		Flags: []cli.Flag{
+			&cli.StringSliceFlag{Name: "brokers"}, &cli.StringFlag{Name: "job"}, &cli.StringFlag{Name: "name"},
+			&cli.StringFlag{Name: "from"}, &cli.StringFlag{Name: "to"}, &cli.DurationFlag{Name: "epoch"},
+			&cli.BoolFlag{Name: "bounded"}, &cli.StringFlag{Name: "compression"}, &cli.StringFlag{Name: "report"}, &cli.StringFlag{Name: "profile"},
+		},
+		Action: a.runBenchWorker,
+	}
+}
+
+func (a *app) runBenchWorker(c *cli.Context) (err error) {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	log, err := a.logger(c)
+	if err != nil {
+		return err
+	}
+	secure, err := clientTLS(c)
+	if err != nil {
+		return err
+	}
+	stop, err := profile(c.String("profile"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	w, err := bench.NewWorker(bench.WorkerConfig{
+		Job: c.String("job"), Brokers: c.StringSlice("brokers"), From: c.String("from"), To: c.String("to"), Name: c.String("name"),
+		Bounded: c.Bool("bounded"), Compression: c.String("compression"), Logger: log,
+	})
+	if err != nil {
+		return withCode(CodeUsage, err)
+	}
+	if c.Duration("epoch") == 0 {
+		err = w.RunPlain(c.Context)
+	} else {
+		rc := RunContext{Flags: c, Coordinators: coordinators(c), TLS: secure, Timeout: c.Duration("timeout"), Logger: log, Out: a.out}
+		err = runTransactional(c.Context, rc, w, c.Duration("epoch"), c.Bool("bounded"))
+	}
+	if err != nil {
+		return err
+	}
+	return w.WriteReport(c.String("report"))
+}
+
+// runTransactional runs the pipeline as `run` does, and drains it when its source has ended.
+func runTransactional(ctx context.Context, rc RunContext, w *bench.Worker, epoch time.Duration, bounded bool) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return RunPipeline(gctx, rc, w.Pipeline, epoch) })
+	if bounded {
+		g.Go(func() error {
+			if err := w.AwaitEnd(gctx); err != nil {
+				return err
+			}
+			cl, err := participant.NewClient(participant.ClientConfig{Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "bench", Logger: rc.Logger})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = cl.Close() }() // nothing is under way on it
+			_, err = cl.Pipelines().SetDesired(gctx, &unisinkv1.SetDesiredRequest{
+				Meta: cl.NewMeta(), Name: w.Pipeline.Name(), Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING,
+			})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// profile writes a CPU profile until it is stopped; without a file it does nothing.
+func profile(file string) (stop func() error, err error) {
+	if file == "" {
+		return func() error { return nil }, nil
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return nil, fmt.Errorf("make the profile: %w", err)
+	}
+	if err := pprof.StartCPUProfile(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("profile: %w", err), f.Close())
+	}
+	return func() error {
+		pprof.StopCPUProfile()
+		return f.Close()
+	}, nil
+}
