@@ -33,8 +33,8 @@ func verify(ctx context.Context, bin, dir, broker string, coordinators []string)
 		Records int64
 	}
 	failed := exit != nil
-	if json.Unmarshal(out, &verdict) != nil {
-		return nil, fmt.Sprintf("verify gave no report, exit code %d: %s", cmd.ProcessState.ExitCode(), strings.TrimSpace(said.String())), nil
+	if err := json.Unmarshal(out, &verdict); err != nil {
+		return nil, fmt.Sprintf("verify gave no report (%v), exit code %d: %s", err, cmd.ProcessState.ExitCode(), strings.TrimSpace(said.String())), nil
 	}
 	switch {
 	case failed || verdict.Verdict != clean:
