@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-var wireJSON = protojson.MarshalOptions{Multiline: true, Indent: "  ", UseProtoNames: true, EmitUnpopulated: true}
+var wireJSON = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
 
 // show prints v as JSON or, by default, rows as tables; the first row is the header, and a table
 // of nothing but that is left out behind the first.
@@ -41,7 +41,11 @@ func (a *app) printJSON(v any) error {
 	var text []byte
 	var err error
 	if m, ok := v.(proto.Message); ok {
+		// Its own white space differs from one build to the next, on purpose.
 		text, err = wireJSON.Marshal(m)
+		if err == nil {
+			text, err = json.MarshalIndent(json.RawMessage(text), "", "  ")
+		}
 	} else {
 		text, err = json.MarshalIndent(v, "", "  ")
 	}

@@ -35,7 +35,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: false,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
-			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "helps": helps,
+			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
@@ -119,6 +119,15 @@ func waitFor(ts *testscript.TestScript, _ bool, args []string) {
 			return true
 		})
 	}
+}
+
+// capture VAR REGEXP: the variable becomes what the last output has in the expression's parentheses.
+func capture(ts *testscript.TestScript, _ bool, args []string) {
+	m := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(m) != 2 {
+		ts.Fatalf("no match for %s", args[1])
+	}
+	ts.Setenv(args[0], m[1])
 }
 
 // eventually REGEXP COMMAND...: the command is run until its output matches, on either stream.

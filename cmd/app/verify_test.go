@@ -337,7 +337,7 @@ func TestVerifyIsCleanWhileThePipelineRunsAndWhenItIsStopped(t *testing.T) {
 		n += count
 	}
 	more(300)
-	s.await("epochs", "files", "epoch", "show", "orders", "1.1")
+	s.await("epochs with branches", `"files"`, "epoch", "list", "orders", "-o", "json")
 	for round := range 30 {
 		more(40)
 		if round == 15 {
