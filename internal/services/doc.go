@@ -5,7 +5,7 @@
 // tree, start servers on free ports of the loopback interface, and return when the servers
 // answer. What they return can be killed with -9, paused, restarted on the same data, and
 // stopped. When the process that started them dies in whatever way, the servers die with it
-// (on Linux); what it had in temporary directories then stays there.
+// (on Linux), and what it had in temporary directories goes at the next start.
 //
 // Tests take their servers from package servicestest, which shares one server among the tests
 // of a process, or takes a user's own from UNISINK_TEST_KAFKA and UNISINK_TEST_POSTGRES.

@@ -29,7 +29,8 @@ func Reachable() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return reachable(u)
+	dir, _, err := reachable(u)
+	return dir, err
 }
 
 // OnFreePorts is what starts are tried with.
@@ -37,3 +38,6 @@ var OnFreePorts = onFreePorts
 
 // Failed adds the end of a log to an error.
 var Failed = failed
+
+// TempDir makes a temporary directory.
+func TempDir(prefix string) (string, func() error, error) { return tempDir(prefix) }

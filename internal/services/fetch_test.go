@@ -216,6 +216,32 @@ func FuzzNumbers(f *testing.F) {
 	})
 }
 
+func TestDirectoryOfADeadProcessIsRemovedAndOfALivingOneKept(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	ours, remove, err := services.TempDir("unisink-left-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(asProcess, "leave-directory")
+	out, err := exec.CommandContext(t.Context(), os.Args[0]).CombinedOutput()
+	left := strings.TrimSpace(string(out))
+	if err != nil || filepath.Dir(left) != os.TempDir() {
+		t.Fatalf("it said %q: %v", out, err)
+	}
+	_, removeThird, err := services.TempDir("unisink-left-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone(t, left)
+	if _, err := os.Stat(ours); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(remove(), remove(), removeThird()); err != nil {
+		t.Error(err)
+	}
+	gone(t, ours)
+}
+
 func TestPortTakenMeanwhileIsChosenAgain(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(log, []byte("java.net.BindException: Address already in use\n"), 0o600); err != nil {

@@ -76,7 +76,7 @@ func (c KafkaConfig) defaults() KafkaConfig {
 type KafkaCluster struct {
 	cfg     KafkaConfig
 	dir     string
-	temp    bool // dir goes with the cluster
+	remove  func() error // of dir; nil if it stays
 	lib     string
 	crew    *child.Crew
 	brokers []*Broker
@@ -121,11 +121,11 @@ func Kafka(ctx context.Context, cfg KafkaConfig) (*KafkaCluster, error) {
 func newCluster(cfg KafkaConfig, lib string) (*KafkaCluster, error) {
 	c := &KafkaCluster{cfg: cfg, dir: cfg.Dir, lib: lib, crew: child.New()}
 	if c.dir == "" {
-		dir, err := os.MkdirTemp("", "unisink-kafka-")
+		dir, remove, err := tempDir("unisink-kafka-")
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("make a directory for Kafka: %w", err), c.crew.End())
 		}
-		c.dir, c.temp = dir, true
+		c.dir, c.remove = dir, remove
 	}
 	for id := range cfg.Brokers {
 		b, err := newBroker(c, int32(id+1))
@@ -198,8 +198,8 @@ func (c *KafkaCluster) Stop(ctx context.Context) error {
 // Close kills what runs and removes what is temporary. A second call does nothing.
 func (c *KafkaCluster) Close() error {
 	err := c.crew.End()
-	if c.temp {
-		err = errors.Join(err, os.RemoveAll(c.dir))
+	if c.remove != nil {
+		err = errors.Join(err, c.remove())
 	}
 	return err
 }

@@ -84,6 +84,10 @@ func process(what string) error {
 	switch what {
 	case "fetch-kafka":
 		return services.FetchKafka(ctx)
+	case "leave-directory":
+		dir, _, err := services.TempDir("unisink-left-")
+		fmt.Println(dir)
+		return err
 	case "start-postgres":
 		s, err := services.Postgres(ctx, services.PostgresConfig{})
 		if err != nil {

@@ -52,12 +52,13 @@ func (c PostgresConfig) Validate() error {
 // superuser postgres. Methods may be called from anywhere; one of Kill, Pause, Continue, Stop
 // and Restart at a time.
 type PostgresServer struct {
-	cfg  PostgresConfig
-	dir  string // reachable for user
-	home string // bin, lib and share
-	addr string
-	user *syscall.Credential // nil for this process's own
-	crew *child.Crew
+	cfg    PostgresConfig
+	dir    string       // reachable for user
+	remove func() error // of dir
+	home   string       // bin, lib and share
+	addr   string
+	user   *syscall.Credential // nil for this process's own
+	crew   *child.Crew
 
 	mu   sync.Mutex // guards proc; held for memory only
 	proc *child.Process
@@ -107,11 +108,11 @@ func newServer(cfg PostgresConfig, home string) (*PostgresServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := reachable(user)
+	dir, remove, err := reachable(user)
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for PostgreSQL: %w", err)
 	}
-	s := &PostgresServer{cfg: cfg, dir: dir, home: home, addr: addr, user: user, crew: child.New()}
+	s := &PostgresServer{cfg: cfg, dir: dir, remove: remove, home: home, addr: addr, user: user, crew: child.New()}
 	err = os.Mkdir(s.data(), 0o700)
 	if user != nil && err == nil {
 		// The cache may lie where that user cannot go.
@@ -275,5 +276,5 @@ func (s *PostgresServer) Close() error {
 	if s.process() != nil {
 		errs = append(errs, s.Kill())
 	}
-	return errors.Join(append(errs, s.crew.End(), os.RemoveAll(s.dir))...)
+	return errors.Join(append(errs, s.crew.End(), s.remove())...)
 }

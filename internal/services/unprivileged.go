@@ -30,28 +30,28 @@ func unprivileged() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// reachable makes a temporary directory. For another user than this process's own it lies where
-// everybody can go.
-func reachable(u *syscall.Credential) (string, error) {
-	dir, err := os.MkdirTemp("", "unisink-postgres-")
+// reachable makes a temporary directory and returns what removes it. For another user than this
+// process's own it lies where everybody can go.
+func reachable(u *syscall.Credential) (dir string, remove func() error, err error) {
+	dir, remove, err = tempDir("unisink-postgres-")
 	if err != nil || u == nil {
-		return dir, err
+		return dir, remove, err
 	}
 	if err := os.Chmod(dir, 0o755); err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
+		return "", nil, errors.Join(err, remove())
 	}
 	for up := dir; ; up = filepath.Dir(up) {
 		info, err := os.Stat(up)
 		if err != nil {
-			return "", errors.Join(err, os.RemoveAll(dir))
+			return "", nil, errors.Join(err, remove())
 		}
 		if info.Mode()&0o001 == 0 {
-			return "", errors.Join(
+			return "", nil, errors.Join(
 				fmt.Errorf("PostgreSQL runs as nobody here, who cannot enter %s: set TMPDIR to a directory that everybody can enter, such as /tmp", up),
-				os.RemoveAll(dir))
+				remove())
 		}
 		if up == filepath.Dir(up) {
-			return dir, nil
+			return dir, remove, nil
 		}
 	}
 }
