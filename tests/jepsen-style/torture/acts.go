@@ -167,7 +167,7 @@ func (r *trial) crashAt(ctx context.Context, point string) error {
 		var l *life
 		plan := fmt.Sprintf("%s@%d=crash", point, hit)
 		if try > 1 {
-			l, err = r.prime(ctx, plan)
+			l, err = r.prime(ctx, plan, try%2 == 0)
 		} else {
 			r.worker.plan(plan)
 			l, err = r.endRun(ctx)
@@ -198,10 +198,13 @@ func (r *trial) endRun(ctx context.Context) (*life, error) {
 	return r.killRun(ctx, trigger(r.rng.IntN(3)))
 }
 
-// prime kills a run, lets the next one die in the middle of an epoch, and gives the one after it
-// the plan. It returns the run that died.
-func (r *trial) prime(ctx context.Context, plan string) (*life, error) {
-	deaths := []string{"file/after-fsync", "kafka/after-witness", "file/before-manifest", "kafka/before-endtxn", "kafka/after-flush", "file/after-stage"}
+// prime ends a run, lets the next one die in the middle of an epoch, before its vote or after the
+// decision, and gives the one after it the plan. It returns the run that died.
+func (r *trial) prime(ctx context.Context, plan string, beforeVote bool) (*life, error) {
+	deaths := []string{"file/before-manifest", "file/before-link", "kafka/before-endtxn", "kafka/before-proof"}
+	if beforeVote {
+		deaths = []string{"file/after-fsync", "file/after-stage", "kafka/after-witness", "kafka/after-flush"}
+	}
 	death := deaths[r.rng.IntN(len(deaths))]
 	r.worker.plan(death + "@2=crash")
 	l := r.worker.current()
