@@ -82,7 +82,7 @@ var ErrBroken = errors.New("the outputs are not what the input says")
 type node struct {
 	id           string
 	client, raft string
-	proc         *proc
+	proc         *proc // written with demo.mu held, for the screen; else the acts' own
 }
 
 type demo struct {

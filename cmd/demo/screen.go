@@ -76,12 +76,12 @@ func (d *demo) look(ctx context.Context) view {
 		}
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	v.phase, v.runs, v.orders = d.phase, d.runs, d.orders.Load()
 	v.worker = state(d.worker)
 	for _, s := range d.strikes {
 		v.strikes = append(v.strikes, *s)
 	}
-	d.mu.Unlock()
 	for _, n := range d.nodes {
 		state := "follows"
 		switch {

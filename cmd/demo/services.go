@@ -107,10 +107,16 @@ func (d *demo) startReal(ctx context.Context) (err error) {
 	return err
 }
 
-func (d *demo) startNode(n *node) (err error) {
-	n.proc, err = d.crew.start(n.id, "serve", "--node", n.id, "--data", filepath.Join(d.dir, n.id),
+func (d *demo) startNode(n *node) error {
+	p, err := d.crew.start(n.id, "serve", "--node", n.id, "--data", filepath.Join(d.dir, n.id),
 		"--client", n.client, "--raft", n.raft, "--log-level", "debug", "--log-format", "json")
-	return err
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	n.proc = p
+	d.mu.Unlock()
+	return nil
 }
 
 func (d *demo) bootstrap(ctx context.Context) error {
@@ -144,14 +150,6 @@ func (d *demo) reviveNodes(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (d *demo) nodeProcs() []*proc {
-	out := make([]*proc, len(d.nodes))
-	for i, n := range d.nodes {
-		out[i] = n.proc
-	}
-	return out
 }
 
 func (d *demo) awaitPort(ctx context.Context, addr string, p *proc) error {

@@ -173,7 +173,9 @@ func (d *demo) evidence(ctx context.Context, s *strike) error {
 			return err
 		}
 		if voted && outcome != "" {
+			d.mu.Lock() // it is on the screen
 			s.Counted, s.Outcome = true, outcome
+			d.mu.Unlock()
 			return nil
 		}
 		if late || time.Now().After(end) {
