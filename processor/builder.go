@@ -249,7 +249,8 @@ func (w *Windowed[T, A]) Pipeline(name string, opts ...Option) (*Pipeline, error
 	}
 	return assemble(name, opts, middle{
 		from: w.in.from, steps: w.in.steps, id: w.id, sinks: sinks, fingerprint: w.operatorFingerprint(), mistakes: w.mistakes(),
-		operator: func(keyGroups uint32) operator { return newWindowOperator(w, keyGroups) },
+		dropsLate: w.late == nil,
+		operator:  func(keyGroups uint32) operator { return newWindowOperator(w, keyGroups) },
 	})
 }
 
@@ -260,6 +261,7 @@ type middle struct {
 	id          string
 	sinks       []namedSink
 	fingerprint string // of the operator
+	dropsLate   bool   // late records go nowhere
 	mistakes    []error
 	operator    func(keyGroups uint32) operator
 }
@@ -278,6 +280,7 @@ func assemble(name string, opts []Option, m middle) (*Pipeline, error) {
 	}
 	p.fingerprint = fingerprint(name, set.version, set.keyGroups, m.fingerprint, m.steps, p.sinks)
 	p.newOperator = func() operator { return m.operator(set.keyGroups) }
+	p.dropsLate = m.dropsLate
 	return p, nil
 }
 

@@ -23,6 +23,8 @@ type Pipeline struct {
 	sinks       []namedSink
 	fingerprint string
 	newOperator func() operator
+	// dropsLate: late records are counted and go nowhere.
+	dropsLate bool
 
 	status atomic.Pointer[Status]
 }

@@ -25,6 +25,9 @@ type task struct {
 	stop  context.CancelFunc // nil when nothing runs
 	group sync.WaitGroup
 
+	lateTold uint64    // late records that were told of
+	lateAt   time.Time // when
+
 	mu       sync.Mutex // guards barriers; never held across a call
 	barriers []participant.Barrier
 	ordered  chan struct{} // one token: there is a barrier
@@ -217,6 +220,7 @@ func (t *task) orders(ctx context.Context) (final bool, err error) {
 			return false, err
 		}
 		t.show()
+		t.tellLate(ctx)
 		if b.Final {
 			return true, nil
 		}
@@ -239,6 +243,21 @@ func (t *task) step(ctx context.Context, p polled) (err error) {
 }
 
 // show publishes what tools may see.
+// lateTells is the least time between two warnings of late records.
+const lateTells = time.Minute
+
+// tellLate warns when records are dropped because they came after their window had fired: nothing
+// else shows that they are in no output.
+func (t *task) tellLate(ctx context.Context) {
+	late := t.loop.op.counts().Late
+	if !t.p.dropsLate || late <= t.lateTold || time.Since(t.lateAt) < lateTells && !t.lateAt.IsZero() {
+		return
+	}
+	t.log.WarnContext(ctx, "records came after their window had fired and are in no output; give the pipeline a late output or more disorder",
+		obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("late", late), slog.Uint64("new", late-t.lateTold))
+	t.lateTold, t.lateAt = late, time.Now()
+}
+
 func (t *task) show() {
 	s := t.loop.status()
 	t.p.status.Store(&s)

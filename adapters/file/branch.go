@@ -53,13 +53,20 @@ func (b *Branch) Write(ctx context.Context, records []stream.Record) error {
 	}
 	for i := range records {
 		if err := b.writeOne(&records[i]); err != nil {
-			r := &records[i]
-			err = fmt.Errorf("write record %d of this call (from %s[%d]@%d) for %s: %w", i, r.Topic, r.Partition, r.Offset, b.branch, err)
+			err = fmt.Errorf("write %s for %s: %w", place(i, &records[i]), b.branch, err)
 			b.fail(err)
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// place says which record it was: by where it stood in its source, or, for results, by its key.
+func place(i int, r *stream.Record) string {
+	if r.Topic == "" {
+		return fmt.Sprintf("result %d of this call with key %.60q", i, r.Key)
+	}
+	return fmt.Sprintf("the record from %s[%d]@%d", r.Topic, r.Partition, r.Offset)
 }
 
 var null = []byte("null")
