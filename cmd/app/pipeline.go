@@ -20,12 +20,48 @@ func (a *app) pipeline() *cli.Command {
 		&cli.Command{
 			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "drain", Usage: "let open windows fire too; what is not read yet stays unread"},
+				&cli.BoolFlag{Name: "drain", Usage: "for good: let open windows fire too; what is not read yet stays unread, and is late for those windows if the pipeline is started again"},
 				&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"},
 			},
 			Action: a.pipelineStop,
 		},
+		&cli.Command{
+			Name: "resume", Usage: "let a halted scope go on, once its cause is gone", ArgsUsage: "PIPELINE[/SHARD]",
+			Flags: []cli.Flag{
+				&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps"},
+				&cli.StringFlag{Name: "from", Usage: "kept `EPOCH` to go on from; by default the scope's own restore point"},
+			},
+			Action: a.pipelineResume,
+		},
 	)
+}
+
+func (a *app) pipelineResume(c *cli.Context) error {
+	text, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	if err := need(c, "why"); err != nil {
+		return err
+	}
+	req := &unisinkv1.ResumeRequest{Why: c.String("why")}
+	if req.Scope, err = parseScope(text); err != nil {
+		return err
+	}
+	if from := c.String("from"); from != "" {
+		if req.RestorePoint, err = parseEpoch(from); err != nil {
+			return err
+		}
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		req.Meta = cl.NewMeta()
+		if _, err := cl.Pipelines().Resume(ctx, req); err != nil {
+			return err
+		}
+		return a.show(c, map[string]string{"scope": scopeText(req.GetScope()), "resumed": req.GetWhy()}, func() [][]string {
+			return [][]string{{"SCOPE", "RESUMED"}, {scopeText(req.GetScope()), req.GetWhy()}}
+		})
+	})
 }
 
 func (a *app) pipelineList(c *cli.Context) error {
