@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -60,10 +60,11 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	report, err := Run(ctx, c)
+	if report.Dir != "" {
+		err = errors.Join(err, report.save(filepath.Join(report.Dir, "report.json")))
+	}
 	if output == "json" {
-		enc := json.NewEncoder(os.Stdout)
-		enc.SetIndent("", "  ")
-		err = errors.Join(err, enc.Encode(report))
+		err = errors.Join(err, report.encode(os.Stdout))
 	} else {
 		report.write(os.Stdout)
 	}

@@ -2,10 +2,12 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -211,6 +213,23 @@ func (r *Report) conclude() {
 	default:
 		r.Verdict = clean
 	}
+}
+
+// encode writes the report as JSON.
+func (r *Report) encode(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(r)
+}
+
+// save writes it into a file.
+func (r *Report) save(name string) (err error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return fmt.Errorf("save the report: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	return r.encode(f)
 }
 
 // write shows the report to a person.
