@@ -23,10 +23,12 @@ import (
 func OrdersPipeline() Pipeline {
 	return Pipeline{
 		Name: orders.Name, Text: orders.Text,
-		Flags: append(ordersFlags(), &cli.DurationFlag{Name: "epoch", Value: time.Second, Usage: "`TIME` between barriers"}),
+		Flags: append(ordersFlags(),
+			&cli.DurationFlag{Name: "epoch", Value: time.Second, Usage: "`TIME` between barriers"},
+			&cli.StringFlag{Name: "state", Usage: "`DIR` for window state that does not fit into a vote, the same for every process of the pipeline; none by default"}),
 		Run: func(ctx context.Context, rc RunContext) error {
 			cfg := ordersConfig(rc.Flags)
-			cfg.Logger = rc.Logger
+			cfg.Logger, cfg.State = rc.Logger, rc.Flags.String("state")
 			if err := checkEpoch(rc.Flags.Duration("epoch")); err != nil {
 				return err
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/processor"
 	"github.com/unisink/unisink/processor/jsonfield"
+	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -38,7 +39,9 @@ type Config struct {
 	Brokers []string
 	// From and To are topics, Dir is a directory.
 	From, To, Dir string
-	Logger        *slog.Logger
+	// State is a directory for window state that does not fit into a vote; empty: none.
+	State  string
+	Logger *slog.Logger
 }
 
 // Order is what the pipeline needs of one record of the source.
@@ -62,6 +65,14 @@ func New(c Config) (*processor.Pipeline, error) {
 	if err != nil {
 		return nil, err
 	}
+	var opts []processor.Option
+	if c.State != "" {
+		store, err := state.OpenDir(c.State)
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, processor.StateStore(store))
+	}
 	s := processor.From(SourceAlias, source, decoder()).
 		EventTime(func(o *Order) int64 { return o.At }).
 		Key(func(dst []byte, o *Order) []byte { return append(dst, o.Customer...) })
@@ -70,7 +81,7 @@ func New(c Config) (*processor.Pipeline, error) {
 		IdleAfter(0). // every partition speaks; what is silent holds windows back
 		To(TopicAlias, topic, encode).
 		To(FilesAlias, files, encode).
-		Pipeline(Name)
+		Pipeline(Name, opts...)
 }
 
 // decoder reads the three fields that are used, and no others.
