@@ -35,6 +35,9 @@ func OrdersPipeline() Pipeline {
 			if err := checkOrders(ctx, cfg); err != nil {
 				return err
 			}
+			if err := examine(ctx, rc.Logger, orders.Doctor(cfg)); err != nil {
+				return err
+			}
 			p, err := orders.New(cfg)
 			if err != nil {
 				return err

@@ -1,0 +1,109 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/participant"
+)
+
+func (a *app) doctor() *cli.Command {
+	return group("doctor", "look at brokers before anything runs, and change nothing",
+		&cli.Command{
+			Name: "kafka", Usage: "replication, retention, time-outs, versions, rights and clock of a Kafka cluster",
+			Description: "Each finding has the setting, the value found and the value wanted. Rights are those of the client\n" +
+				"that asks. Exit code 10 if there is a warning or an error, 3 if no broker answers.",
+			Flags: []cli.Flag{
+				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+				&cli.StringSliceFlag{Name: "topics", Usage: "`TOPIC` that is written; several times or comma-separated"},
+				&cli.StringSliceFlag{Name: "from", Usage: "`TOPIC` that is read; several times or comma-separated"},
+				&cli.StringFlag{Name: "namespace", Usage: "`NAME` of the coordinator group, with which transactional ids and groups begin"},
+				&cli.DurationFlag{Name: "transaction-timeout", Usage: "`TIME` that the sinks ask for; the most that the brokers allow by default"},
+				&cli.DurationFlag{Name: "in-doubt", Value: 24 * time.Hour, Usage: "`TIME` that a prepared transaction may have to wait in the worst case"},
+			},
+			Action: a.doctorKafka,
+		},
+	)
+}
+
+func (a *app) doctorKafka(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	log, err := a.logger(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context, c.Duration("timeout"))
+	defer cancel()
+	found, err := kafka.Examine(ctx, kafka.DoctorConfig{
+		Sink: kafka.SinkConfig{Brokers: c.StringSlice("brokers"), TransactionTimeout: c.Duration("transaction-timeout"), Logger: log},
+		From: c.StringSlice("from"), To: c.StringSlice("topics"), Namespace: c.String("namespace"), InDoubt: c.Duration("in-doubt"),
+	})
+	switch {
+	case errors.Is(err, participant.ErrMisconfigured):
+		return withCode(CodeUsage, err)
+	case err != nil:
+		return withCode(CodeNoLeader, err)
+	}
+	out := struct {
+		Findings []kafka.Finding `json:"findings"`
+	}{found}
+	if err := a.show(c, out, func() [][]string { return findingRows(found) }); err != nil {
+		return err
+	}
+	if n := unwell(found); n > 0 {
+		return failf(CodeUnhealthy, "%d of %d settings are not as they should be", n, len(found))
+	}
+	return nil
+}
+
+func findingRows(found []kafka.Finding) [][]string {
+	table := [][]string{{"SEVERITY", "SUBJECT", "SETTING", "FOUND", "WANTED", "WHY"}}
+	for _, f := range found {
+		table = append(table, []string{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why})
+	}
+	return table
+}
+
+// unwell counts what is not as it should be.
+func unwell(found []kafka.Finding) int {
+	n := 0
+	for _, f := range found {
+		if f.Severity == kafka.Warning || f.Severity == kafka.Wrong {
+			n++
+		}
+	}
+	return n
+}
+
+// examineWait bounds the look at the brokers with which a pipeline starts.
+const examineWait = 5 * time.Second
+
+// examine looks at the brokers before a pipeline starts: it logs what may fail one day, and refuses what
+// cannot work. That the look itself failed is only logged: the pipeline will find out.
+func examine(ctx context.Context, log *slog.Logger, cfg kafka.DoctorConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, examineWait)
+	defer cancel()
+	found, err := kafka.Examine(ctx, cfg)
+	if err != nil {
+		log.WarnContext(ctx, "brokers could not be examined", slog.String("error", err.Error()))
+		return nil
+	}
+	for _, f := range found {
+		if f.Severity == kafka.Warning {
+			log.WarnContext(ctx, "a setting of the brokers is risky", slog.String("subject", f.Subject), slog.String("setting", f.Setting),
+				slog.String("found", f.Found), slog.String("wanted", f.Wanted), slog.String("why", f.Why))
+		}
+	}
+	if err := kafka.Refuse(found); err != nil {
+		return fmt.Errorf("refused to start: %w", err)
+	}
+	return nil
+}
