@@ -96,7 +96,7 @@ func BenchmarkSourcePoll(b *testing.B) {
 // BenchmarkEpoch begins, writes one record, prepares and commits.
 func BenchmarkEpoch(b *testing.B) {
 	br := broker(b, devkafka.Config{Topics: map[string]int{"totals": 3}})
-	r := &rig{b, br, admin(b, br)}
+	r := rigOn(b, br)
 	s := r.opened(1)
 	n := uint64(0)
 	for b.Loop() {

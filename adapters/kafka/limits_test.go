@@ -56,7 +56,7 @@ func TestDeadlineIsTheLeastOfTimeoutAndRetention(t *testing.T) {
 
 func TestUnboundedTransactionsHaveNoDeadline(t *testing.T) {
 	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 1}, BrokerConfigs: map[string]string{"transaction.max.timeout.ms": "2147483647", "log.retention.ms": "-1"}})
-	r := &rig{t, b, admin(t, b)}
+	r := rigOn(t, b)
 	if err := r.a.CreateTopic(t.Context(), "kept", 1, map[string]string{"retention.ms": "-1"}); err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
@@ -98,6 +99,11 @@ func (b *Branch) prepare(ctx context.Context) (made *body, deadline time.Time, n
 	wait := slow()
 	for {
 		deadline, err = b.ask(ctx, made)
+		if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
+			if _, gone := b.t.sink.at.topics(ctx, b.t.cl, made.topicNames()...); gone != nil {
+				err = fmt.Errorf("what the branch wrote is gone: %w", gone)
+			}
+		}
 		if err == nil || final(err) {
 			return made, deadline, err, nil
 		}
@@ -127,6 +133,11 @@ func (b *Branch) ask(ctx context.Context, made *body) (time.Time, error) {
 	})
 	g.Go(func() (err error) {
 		topics, err = leaders(gctx, b.t.cl, made)
+		for _, name := range made.topicNames() {
+			if t := topics[name]; err == nil && t.err != nil {
+				err = fmt.Errorf("topic %q: %w", name, t.err)
+			}
+		}
 		return err
 	})
 	g.Go(func() (err error) {

@@ -42,15 +42,11 @@ func probe(ctx context.Context, e endpoint, cl *kgo.Client, want time.Duration) 
 	if c.cluster, _, err = metadata(ctx, cl); err != nil {
 		return capability{}, classed(fmt.Errorf("ask %s for its cluster id: %w", e, err))
 	}
-	ids, err := brokers(ctx, cl)
-	if err != nil || len(ids) == 0 {
-		return capability{}, classed(fmt.Errorf("ask %s for its brokers: %w", e, err))
-	}
-	neverReaped, err := c.versions(ctx, e, cl, ids)
+	neverReaped, err := c.versions(ctx, e, cl)
 	if err != nil {
 		return capability{}, err
 	}
-	most, err := maxTimeout(ctx, e, cl, ids)
+	most, err := maxTimeout(ctx, e, cl)
 	if err != nil {
 		return capability{}, err
 	}
@@ -68,7 +64,11 @@ func probe(ctx context.Context, e endpoint, cl *kgo.Client, want time.Duration) 
 // versions finds the class of EndTxn, and whether the brokers are new enough (4.1) to leave
 // transactions with the largest time-out alone for ever. While brokers are being upgraded the
 // oldest counts: any of them can come to coordinate a transaction.
-func (c *capability) versions(ctx context.Context, e endpoint, cl *kgo.Client, ids []int32) (neverReaped bool, err error) {
+func (c *capability) versions(ctx context.Context, e endpoint, cl *kgo.Client) (neverReaped bool, err error) {
+	ids, err := brokers(ctx, cl)
+	if err != nil || len(ids) == 0 {
+		return false, classed(fmt.Errorf("ask %s for its brokers: %w", e, err))
+	}
 	var least map[kmsg.Key]int16
 	level := int16(math.MaxInt16)
 	answers, failed := 0, error(nil)
@@ -122,7 +122,11 @@ func transactionLevel(resp *kmsg.ApiVersionsResponse) int16 {
 
 // maxTimeout is the longest transaction time-out that all brokers allow. Without the right to
 // ask, Kafka's default is taken.
-func maxTimeout(ctx context.Context, e endpoint, cl *kgo.Client, ids []int32) (time.Duration, error) {
+func maxTimeout(ctx context.Context, e endpoint, cl *kgo.Client) (time.Duration, error) {
+	ids, err := brokers(ctx, cl)
+	if err != nil || len(ids) == 0 {
+		return 0, classed(fmt.Errorf("ask %s for its brokers: %w", e, err))
+	}
 	configs, err := kadm.NewClient(cl).DescribeBrokerConfigs(ctx, ids...)
 	var denied *kadm.AuthError
 	if errors.As(err, &denied) {

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -9,19 +10,105 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
+	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// realBroker is the address of a broker that is not the embedded one.
-func realBroker(t *testing.T) string {
-	t.Helper()
-	addr := os.Getenv("UNISINK_TEST_KAFKA")
-	if addr == "" {
-		t.Skip("UNISINK_TEST_KAFKA names no broker")
+func TestMain(m *testing.M) {
+	if os.Getenv(victimVariable) != "" {
+		os.Exit(victim())
 	}
-	return addr
+	goleak.VerifyTestMain(servicestest.Main(m))
+}
+
+// rigs numbers those of this process; with the time it tells apart what they leave on a broker that
+// outlives it.
+var (
+	rigs  atomic.Int64
+	begun = time.Now().UnixMilli() % 1e8
+)
+
+// realRig is a rig on a real broker: a topic and a namespace of its own.
+func realRig(t testing.TB, addrs []string, config map[string]string) *rig {
+	t.Helper()
+	a, err := NewAdmin(AdminConfig{Brokers: addrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.Close)
+	name := fmt.Sprintf("t%d-%d", begun, rigs.Add(1))
+	if err := a.CreateTopic(t.Context(), name, 3, config); err != nil {
+		t.Fatal(err)
+	}
+	return &rig{TB: t, a: a, addrs: addrs, ns: name, topic: name}
+}
+
+// onRealBroker runs a check beside others on the broker that all share.
+func onRealBroker(t *testing.T, name string, check func(t *testing.T, r *rig)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) {
+		addrs := servicestest.Kafka(t)
+		t.Parallel()
+		check(t, realRig(t, addrs, nil))
+	})
+}
+
+// inDoubt lists what the cluster shows as unfinished in the rig's namespace.
+func (r *rig) inDoubt() []Transaction {
+	r.Helper()
+	left, err := r.a.ListTransactions(r.Context(), participant.Namespace{Name: r.ns, Incarnation: 1}, unfinishedStates()...)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return left
+}
+
+// nothingOpen checks that no transaction of the rig is left.
+func (r *rig) nothingOpen() {
+	r.Helper()
+	var left []Transaction
+	defer func() {
+		if len(left) != 0 {
+			r.Errorf("transactions left open: %v", left)
+		}
+	}()
+	r.eventually("no transaction is open", func() bool { // an abort is answered before its markers are written
+		left = r.inDoubt()
+		return len(left) == 0
+	})
+}
+
+// eventually asks until it is so.
+func (r *rig) eventually(what string, so func() bool) {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(r.Context(), time.Minute)
+	defer cancel()
+	wait := slow()
+	for !so() {
+		if wait.wait(ctx) != nil {
+			r.Fatalf("after a minute it is still not so: %s", what)
+		}
+	}
+}
+
+// finish calls Commit or Rollback as a member does: again, while it is told to wait.
+func (r *rig) finish(call func(context.Context, participant.Handle) (participant.Proof, error), h participant.Handle) participant.Proof {
+	r.Helper()
+	var proof participant.Proof
+	r.eventually("the branch is finished", func() bool {
+		p, err := call(r.Context(), h)
+		var after *participant.RetryAfter
+		if err != nil && !errors.As(err, &after) {
+			r.Logf("asked again after: %v", err)
+		}
+		proof = p
+		return err == nil
+	})
+	return proof
 }
 
 // elsewhere is a sink whose namespaces are its check's own, for checks that share one cluster.
@@ -49,27 +136,23 @@ func (e elsewhere) List(ctx context.Context, ns participant.Namespace) ([]partic
 	return found, err
 }
 
-func TestConformanceOnARealBroker(t *testing.T) {
-	addr := realBroker(t)
-	a, err := NewAdmin(AdminConfig{Brokers: []string{addr}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.Close)
-	run, check := time.Now().UnixNano(), new(atomic.Int64)
-	participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
-		suffix := fmt.Sprintf("-%d-%d", run, check.Add(1))
-		topic := "totals" + suffix
-		if err := a.CreateTopic(t.Context(), topic, 3, nil); err != nil {
-			t.Fatal(err)
-		}
+func TestConformance_RealBroker(t *testing.T) {
+	addrs := servicestest.Kafka(t)
+	t.Parallel()
+	participanttest.Run(t, kitOn(addrs))
+}
+
+// kitOn is the conformance kit on a real broker.
+func kitOn(addrs []string) participanttest.Kit {
+	return participanttest.Kit{New: func(t testing.TB) participanttest.Target {
+		r := realRig(t, addrs, nil)
 		return participanttest.Target{
 			Process: func(t testing.TB) participant.Resource {
-				s, err := NewSink(SinkConfig{Brokers: []string{addr}, Topic: topic})
+				s, err := NewSink(SinkConfig{Brokers: addrs, Topic: r.topic})
 				if err != nil {
 					t.Fatal(err)
 				}
-				return elsewhere{s, suffix}
+				return elsewhere{s, "-" + r.ns}
 			},
 			Write: func(t testing.TB, b participant.Branch, record string) {
 				t.Helper()
@@ -77,17 +160,7 @@ func TestConformanceOnARealBroker(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-			Read: func(t testing.TB) []string {
-				var out []string
-				err := a.ReadAll(t.Context(), topic, true, nil, nil, func(r *stream.Record) error {
-					out = append(out, string(r.Value))
-					return nil
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return out
-			},
+			Read: func(testing.TB) []string { return r.visible() },
 		}
-	}})
+	}}
 }

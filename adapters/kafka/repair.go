@@ -119,7 +119,7 @@ func (f *finish) mend(ctx context.Context, ended outcome, open []torn) (string, 
 	fault.Point("kafka/after-repair")
 	switch {
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		return "", f.alarm(ended, open, "its marker cannot be written: the right CLUSTER_ACTION on the cluster is missing; grant it to this user and the next try repairs it")
+		return "", f.alarm(ended, open, "its marker cannot be written: the right ALTER on the cluster (or CLUSTER_ACTION) is missing; grant it to this user, and the next try repairs it")
 	case err != nil:
 		return "", fmt.Errorf("torn: write the markers missing on %s: %w", names(open), err)
 	}

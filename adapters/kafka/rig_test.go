@@ -16,23 +16,32 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// rig is an embedded broker with a topic, and what tests look at it with.
+// rig is a broker with a topic, and what tests look at it with.
 type rig struct {
 	testing.TB
-	b *devkafka.Broker
-	a *Admin
+	b     *devkafka.Broker // nil where the broker is a real one
+	a     *Admin
+	addrs []string
+	ns    string
+	topic string
 }
 
+// newRig is one with an embedded broker.
 func newRig(t testing.TB, opts ...kfake.Opt) *rig {
 	t.Helper()
 	b := broker(t, devkafka.Config{Topics: map[string]int{"totals": 3}, Options: opts})
-	return &rig{t, b, admin(t, b)}
+	return rigOn(t, b)
+}
+
+// rigOn is one with an embedded broker that is there already.
+func rigOn(t testing.TB, b *devkafka.Broker) *rig {
+	return &rig{TB: t, b: b, a: admin(t, b), addrs: []string{b.Addr()}, ns: "test", topic: "totals"}
 }
 
 // sink makes one that is not open.
 func (r *rig) sink(change ...func(*SinkConfig)) *Sink {
 	r.Helper()
-	cfg := SinkConfig{Brokers: []string{r.b.Addr()}, Topic: "totals"}
+	cfg := SinkConfig{Brokers: r.addrs, Topic: r.topic}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -48,6 +57,7 @@ func (r *rig) sink(change ...func(*SinkConfig)) *Sink {
 	return s
 }
 
+// opening is that of the embedded brokers' tests.
 func opening(generation uint64) participant.Opening {
 	return participant.Opening{
 		Namespace: participant.Namespace{Name: "test", Incarnation: 1}, Scope: "orders/0", Member: "all",
@@ -62,11 +72,25 @@ func branchName(generation, n uint64) participant.BranchName {
 	}
 }
 
+// opening is one in the rig's own namespace.
+func (r *rig) opening(generation uint64) participant.Opening {
+	o := opening(generation)
+	o.Namespace.Name = r.ns
+	return o
+}
+
+// name names a branch in the rig's own namespace.
+func (r *rig) name(generation, n uint64) participant.BranchName {
+	name := branchName(generation, n)
+	name.Namespace.Name = r.ns
+	return name
+}
+
 // opened makes a sink that is open for a generation.
 func (r *rig) opened(generation uint64, change ...func(*SinkConfig)) *Sink {
 	r.Helper()
 	s := r.sink(change...)
-	if err := s.Open(r.Context(), opening(generation)); err != nil {
+	if err := s.Open(r.Context(), r.opening(generation)); err != nil {
 		r.Fatal(err)
 	}
 	return s
@@ -107,7 +131,7 @@ func (r *rig) prepared(s *Sink, name participant.BranchName, n int) participant.
 func (r *rig) visible() []string {
 	r.Helper()
 	var out []string
-	err := r.a.ReadAll(r.Context(), "totals", true, nil, nil, func(rec *stream.Record) error {
+	err := r.a.ReadAll(r.Context(), r.topic, true, nil, nil, func(rec *stream.Record) error {
 		out = append(out, string(rec.Value))
 		return nil
 	})

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/participant"
@@ -17,8 +16,6 @@ import (
 )
 
 var _ processor.Source = (*Source)(nil)
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // broker starts an embedded broker for one test.
 func broker(t testing.TB, cfg devkafka.Config) *devkafka.Broker {
