@@ -47,7 +47,8 @@ func (r *trial) do(ctx context.Context, a act) error {
 	case stopPipeline:
 		err = r.stopPipeline(ctx)
 	case killBroker:
-		err = r.killBroker(ctx, trigger(r.rng.IntN(3)))
+		// Most often while commits are under way: that is what can tear one.
+		err = r.killBroker(ctx, []trigger{onDecision, onDecision, onDecision, onVote, anytime}[r.rng.IntN(5)])
 	case killLeader:
 		err = r.killLeader(ctx, trigger(1+r.rng.IntN(2)))
 	case stopLeader:

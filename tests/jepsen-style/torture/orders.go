@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -15,7 +16,10 @@ import (
 
 const (
 	partitions = 4
-	customers  = 50
+	// As many customers, and names as long and as hard to compress, as it takes to make the state of
+	// two open windows too large for a vote, so that it goes through the store.
+	customers  = 1000
+	nameBytes  = 72
 	writeEvery = 20 * time.Millisecond
 	// jitter of event times stays within the pipeline's bound of disorder, so no order is late.
 	jitter = 200 * time.Millisecond
@@ -41,6 +45,7 @@ func generate(ctx context.Context, cl *kgo.Client, rate int, seed uint64, count 
 	tick := time.NewTicker(writeEvery)
 	defer tick.Stop()
 	rng := rand.New(rand.NewPCG(seed, 1))
+	names := customerNames(rng)
 	for n := 0; ; {
 		select {
 		case <-ctx.Done():
@@ -49,7 +54,7 @@ func generate(ctx context.Context, cl *kgo.Client, rate int, seed uint64, count 
 		}
 		batch := make([]*kgo.Record, max(1, rate*int(writeEvery)/int(time.Second)))
 		for i := range batch {
-			batch[i] = order(rng, n, time.Now())
+			batch[i] = order(rng, names[rng.IntN(customers)], n, time.Now())
 			n++
 		}
 		// What was begun is seen through, so that the next is written behind it in every partition.
@@ -60,8 +65,19 @@ func generate(ctx context.Context, cl *kgo.Client, rate int, seed uint64, count 
 	}
 }
 
-func order(rng *rand.Rand, n int, now time.Time) *kgo.Record {
-	customer := fmt.Sprintf("c-%02d", rng.IntN(customers))
+func customerNames(rng *rand.Rand) []string {
+	names := make([]string, customers)
+	raw := make([]byte, nameBytes)
+	for i := range names {
+		for j := range raw {
+			raw[j] = byte(rng.Uint32())
+		}
+		names[i] = fmt.Sprintf("c-%04d-%s", i, base64.RawURLEncoding.EncodeToString(raw))
+	}
+	return names
+}
+
+func order(rng *rand.Rand, customer string, n int, now time.Time) *kgo.Record {
 	at := now.Add(-time.Duration(rng.Int64N(int64(jitter))))
 	value := fmt.Sprintf(`{"order":"o-%07d","customer":%q,"cents":%d,"at":%d}`, n, customer, 1+rng.IntN(100_000), at.UnixMilli())
 	return &kgo.Record{Topic: topicIn, Key: []byte(customer), Value: []byte(value), Timestamp: at}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -126,6 +128,7 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 		return errors.Join(err, r.kafka.Close())
 	}
 	r.worker = newWorker(crew, r.c.FaultsBin, r.dir, r.kafka.Addrs()[0], r.c.Epoch, r.group.addresses())
+	r.worker.chance = slices.Collect(maps.Keys(r.other))
 	var logs []string
 	for _, n := range r.group.nodes {
 		logs = append(logs, n.log)
@@ -303,6 +306,7 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 		return err
 	}
 	report.Missing, report.Elsewhere = missing(r.points, report.Points), r.other
+	maps.DeleteFunc(report.Elsewhere, func(p, _ string) bool { return report.Points[p] > 0 })
 	if err := r.line.update(); err != nil {
 		return err
 	}

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ const (
 	topicIn      = "orders"
 	topicOut     = "order-totals"
 	outputDir    = "out"
+	stateDir     = "state"
 	faultEnv     = "UNISINK_FAULT"
 )
 
@@ -63,6 +66,8 @@ type worker struct {
 	bin  string
 	args []string
 	log  string
+	// chance are points that no run can be made to reach, and some do.
+	chance []string
 
 	mu      sync.Mutex // guards the rest; held for memory only
 	now     *life
@@ -75,7 +80,8 @@ type worker struct {
 func newWorker(crew *child.Crew, bin, dir, broker string, epoch time.Duration, coordinators []string) *worker {
 	args := []string{
 		"run", pipelineName, "--brokers", broker, "--from", topicIn, "--to", topicOut,
-		"--dir", filepath.Join(dir, outputDir), "--epoch", epoch.String(), "--log-level", "debug", "--log-format", "json",
+		"--dir", filepath.Join(dir, outputDir), "--state", filepath.Join(dir, stateDir),
+		"--epoch", epoch.String(), "--log-level", "debug", "--log-format", "json",
 	}
 	for _, c := range coordinators {
 		args = append(args, "--coordinator", c)
@@ -100,6 +106,10 @@ func (w *worker) supervise(ctx context.Context) error {
 		plan := w.next
 		w.next = ""
 		w.mu.Unlock()
+		plan, err := w.withChance(plan)
+		if err != nil {
+			return err
+		}
 		l, err := w.start(plan)
 		if err != nil {
 			return err
@@ -131,6 +141,19 @@ func (w *worker) supervise(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// withChance adds to a plan the first point of those that only chance leads to at which no run has
+// crashed yet.
+func (w *worker) withChance(plan string) (string, error) {
+	hit, _, err := crashes(w.log)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	for _, p := range missing(w.chance, hit) {
+		return strings.TrimPrefix(plan+","+p+"@1=crash", ","), nil
+	}
+	return plan, nil
 }
 
 // killed reports whether a process ended by kill -9.
