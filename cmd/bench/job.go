@@ -45,6 +45,7 @@ type Worker struct {
 	Pipeline *processor.Pipeline
 	cfg      WorkerConfig
 	source   *clockedSource
+	sink     *clockedSink
 }
 
 // NewWorker builds the pipeline; nothing is dialled.
@@ -55,11 +56,12 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	sink, err := kafka.NewSink(cfg.sink())
+	plain, err := kafka.NewSink(cfg.sink())
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{cfg: cfg, source: &clockedSource{Source: source}}
+	sink := newClockedSink(plain)
+	w := &Worker{cfg: cfg, source: &clockedSource{Source: source}, sink: sink}
 	switch cfg.Job {
 	case JobPass:
 		raw := processor.From(sourceName, w.source, func(*stream.Record, *struct{}) error { return nil })

@@ -221,8 +221,12 @@ func (m *measurement) latency(ctx context.Context, t task, f *figures) (err erro
 	if err := m.lab.stop(ctx, t, p); err != nil {
 		return errors.Join(err, p.Kill())
 	}
-	if _, err := m.lab.ended(ctx, t, p); err != nil {
+	r, err := m.lab.ended(ctx, t, p)
+	if err != nil {
 		return err
+	}
+	if t.Epoch != 0 {
+		m.lab.say("%s: %s", t.Name, r.Phases)
 	}
 	return errors.Join(m.lab.admin.DeleteTopic(ctx, t.From), m.lab.admin.DeleteTopic(ctx, t.Name))
 }

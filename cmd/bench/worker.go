@@ -20,14 +20,36 @@ import (
 type clockedSource struct {
 	*kafka.Source
 	first atomic.Int64 // Unix nanoseconds
+
+	mu   sync.Mutex // guards ages
+	ages []float64  // milliseconds
 }
 
-// Poll notes the time of its first call.
+// Poll notes the time of its first call, and how old records are that come.
 func (s *clockedSource) Poll(ctx context.Context) (*stream.Batch, error) {
 	if s.first.Load() == 0 {
 		s.first.Store(time.Now().UnixNano())
 	}
-	return s.Source.Poll(ctx)
+	b, err := s.Source.Poll(ctx)
+	if err == nil && b != nil && len(b.Records) > 0 {
+		age := milliseconds(time.Since(time.UnixMilli(b.Records[0].Time)))
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.ages) < keptPhases {
+			s.ages = append(s.ages, age)
+		}
+	}
+	return b, err
+}
+
+// age is the median.
+func (s *clockedSource) age() float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.ages) == 0 {
+		return 0
+	}
+	return rounded(median(s.ages), 2)
 }
 
 // Report is what the measured process says when it has ended well.
@@ -37,13 +59,15 @@ type Report struct {
 	Ended     int64  `json:"ended"`
 	Records   uint64 `json:"records"`
 	// PeakRSS is the most bytes it had resident; 0 where the system does not tell.
-	PeakRSS int64 `json:"peak_rss"`
+	PeakRSS int64  `json:"peak_rss"`
+	Phases  Phases `json:"phases"`
 }
 
 // WriteReport writes the report of a run that has just ended.
 func (w *Worker) WriteReport(file string) error {
 	text, err := json.Marshal(Report{
 		FirstPoll: w.source.first.Load(), Ended: time.Now().UnixNano(), Records: w.Pipeline.Counters().Records, PeakRSS: peakRSS(),
+		Phases: w.sink.phases(w.source.age()),
 	})
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
