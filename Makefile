@@ -19,7 +19,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore fuzz build-all
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore fuzz build-all torture
 
 ##@ For everyone
 

@@ -50,6 +50,10 @@ type strike struct {
 
 func (s strike) kill() bool { return s.What != stopPipeline && s.What != stopLeader }
 
+// idsPerGeneration is the most transactional ids that a generation may use: a slot for each epoch
+// that may be open or unproven, and one to write into.
+const idsPerGeneration = 3
+
 // Report is how a run ended.
 type Report struct {
 	Verdict string  `json:"verdict"`
@@ -170,6 +174,9 @@ func (r *Report) judge(t *timeline, strikes []strike, q quotas) {
 	r.Strikes = strikes
 	r.Epochs, r.Generations, r.Alarms = t.totals()
 	r.Short = r.tooFew(q)
+	if r.IDs > idsPerGeneration*r.Generations {
+		r.Problems = append(r.Problems, fmt.Sprintf("the broker knows %d transactional ids of %d generations: they grow with something else than restarts", r.IDs, r.Generations))
+	}
 	for _, e := range t.open() {
 		r.Left = append(r.Left, "epoch "+e+" was decided and is not proven")
 	}
