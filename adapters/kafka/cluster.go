@@ -24,6 +24,7 @@ type endpoint struct {
 	brokers []string
 	id      string
 	options []kgo.Opt
+	secured bool // TLS or SASL are set
 	log     *slog.Logger
 }
 
@@ -40,7 +41,7 @@ func newEndpoint(brokers []string, clientID string, security Security, options [
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return endpoint{brokers: brokers, id: clientID, options: append(secure, options...), log: log}, nil
+	return endpoint{brokers: brokers, id: clientID, options: append(secure, options...), secured: len(secure) > 0, log: log}, nil
 }
 
 // String names the cluster for people.
@@ -68,7 +69,11 @@ func (e endpoint) reach(ctx context.Context, cl *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
 	if err := cl.Ping(ctx); err != nil {
-		return classed(fmt.Errorf("no Kafka broker answers at %s: check the address, and that the broker runs: %w", e, err))
+		check := "check the address, and that the broker runs"
+		if e.secured { // some brokers close the connection without a word
+			check = "check the address, that the broker runs, and the user, secret and certificates that it is given"
+		}
+		return classed(fmt.Errorf("no Kafka broker answers at %s: %s: %w", e, check, err))
 	}
 	return nil
 }

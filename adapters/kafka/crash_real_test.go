@@ -89,16 +89,19 @@ func victimLife(ctx context.Context, brokers []string, topic, ns string) (err er
 	return nil
 }
 
+// victimDir is where it was built, if it was.
+var victimDir string
+
 // victimBinary is this package's tests with the fault points in them.
 var victimBinary = sync.OnceValues(func() (string, error) {
 	if fault.Enabled {
 		return os.Executable()
 	}
-	dir, err := os.MkdirTemp("", "unisink-victim-")
-	if err != nil {
+	var err error
+	if victimDir, err = os.MkdirTemp("", "unisink-victim-"); err != nil {
 		return "", err
 	}
-	binary := filepath.Join(dir, "victim")
+	binary := filepath.Join(victimDir, "victim")
 	out, err := exec.Command("go", "test", "-c", "-tags", "faults", "-o", binary, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the victim: %w: %s", err, out)

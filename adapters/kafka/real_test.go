@@ -22,7 +22,21 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVariable) != "" {
 		os.Exit(victim())
 	}
-	goleak.VerifyTestMain(servicestest.Main(m))
+	goleak.VerifyTestMain(cleaned{servicestest.Main(m)})
+}
+
+// cleaned removes the victim's binary after the tests.
+type cleaned struct{ tests servicestest.Runner }
+
+func (c cleaned) Run() int {
+	code := c.tests.Run()
+	if victimDir != "" {
+		if err := os.RemoveAll(victimDir); err != nil {
+			fmt.Fprintln(os.Stderr, "remove the victim:", err)
+			code = max(code, 1)
+		}
+	}
+	return code
 }
 
 // rigs numbers those of this process; with the time it tells apart what they leave on a broker that
