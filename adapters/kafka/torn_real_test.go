@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/unisink/unisink/internal/services"
@@ -101,7 +102,22 @@ func TestRealBroker_TornCommit(t *testing.T) {
 		return v.Handle
 	}
 	r.deny(func(b *kadm.ACLBuilder) *kadm.ACLBuilder { return b.Clusters() }, kadm.OpAlter, kadm.OpClusterAction)
-	h := both(1)
+
+	// The coordinator dies and comes back; from then on partitions hear of a coordinator with another epoch.
+	first := both(1)
+	if err := errors.Join(c.Broker(1).Kill(), c.Broker(1).Restart(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	t.Run("what is prepared survives a broker that is killed", func(t *testing.T) {
+		r := r.in(t)
+		if p := r.finish(s.Commit, first); p.Verdict != participant.Committed {
+			t.Errorf("proof %+v; want committed", p)
+		}
+		if got := r.perPartition(); got[0] != 10 || got[1] != 10 {
+			t.Errorf("readers see %v by partition, want 10 of each", got)
+		}
+	})
+	h := both(2)
 	torn, err := decode(h)
 	if err != nil {
 		t.Fatal(err)
@@ -149,15 +165,15 @@ func TestRealBroker_TornCommit(t *testing.T) {
 		if st, err := s.Inspect(t.Context(), h); err != nil || st != participant.Undecided {
 			t.Errorf("inspect: %d, %v; want undecided", st, err)
 		}
-		if got := r.perPartition(); got[0] != 10 || got[1] != 0 {
-			t.Errorf("readers see %v by partition, want 10 and none", got)
+		if got := r.perPartition(); got[0] != 20 || got[1] != 10 {
+			t.Errorf("readers see %v by partition, want 20 and the 10 of the first", got)
 		}
-		for n := uint64(2); n <= 3; n++ {
+		for n := uint64(3); n <= 4; n++ {
 			both(n) // two of the three slots are free
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := s.Begin(ctx, r.name(1, 4)); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Begin(ctx, r.name(1, 5)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("begin while a slot is torn: %v, want to wait", err)
 		}
 	})
@@ -179,25 +195,33 @@ func TestRealBroker_TornCommit(t *testing.T) {
 	})
 	t.Run("O9/with the repair everything is read once", func(t *testing.T) {
 		r := r.in(t)
+		open, err := late.openOn(t.Context())
+		if err != nil || len(open) != 1 || open[0].coordinator <= 0 {
+			t.Fatalf("open on %+v, %v; want one partition, that has heard of a later coordinator than the first", open, err)
+		}
+		open[0].coordinator = 0
+		if err := late.writeMarkers(t.Context(), participant.Committed, open, markerVersion); !errors.Is(err, kerr.TransactionCoordinatorFenced) {
+			t.Errorf("marker of the first coordinator: %v; want it refused, or there is no need to ask for the epoch", err)
+		}
 		s.noRepair = false
 		p := r.finish(s.Commit, h)
 		if p.Verdict != participant.Committed || !strings.Contains(p.Evidence, "were written") {
 			t.Errorf("proof %+v; want committed, after a repair", p)
 		}
-		if got := r.perPartition(); got[0] != 10 || got[1] != 10 {
-			t.Errorf("readers see %v by partition, want 10 of each", got)
+		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
+			t.Errorf("readers see %v by partition, want 20 of each", got)
 		}
-		next := both(5)
+		next := both(6)
 		if b, err := decode(next); err != nil || b.TxnID != torn.TxnID || b.Epoch != torn.Epoch+1 {
 			t.Errorf("the slot after the repair carries %s, %v", next.Name, err)
 		}
 		// What the repaired slot carries now is decided by its own decision.
 		r.sameFromAnywhere(h, participant.Committed)
-		if got := r.perPartition(); got[0] != 10 || got[1] != 10 {
+		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
 			t.Errorf("readers see %v by partition before the next decision", got)
 		}
 		r.rollback(s, next, participant.RolledBack)
-		if got := r.perPartition(); got[0] != 10 || got[1] != 10 {
+		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
 			t.Errorf("readers see %v by partition after the next was rolled back", got)
 		}
 	})
