@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/participant"
@@ -250,5 +252,35 @@ func TestAdminReadsTopicsOnceWhole(t *testing.T) {
 		if err := a.DeleteTopic(ctx, "orders"); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestSourceRefusesALogThatWasCutOffBelowItsPosition(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(100)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}})
+	at := stream.Position{Split: stream.Split{Resource: "in", ID: "orders/0"}, Offset: 60, LeaderEpoch: 3}
+	answer := func(end int64) {
+		b.Cluster().ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+			topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			topic.Topic = "orders"
+			p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			p.LeaderEpoch, p.EndOffset = 3, end
+			topic.Partitions = append(topic.Partitions, p)
+			resp.Topics = append(resp.Topics, topic)
+			return resp, nil, true
+		})
+	}
+	answer(50) // another leader's records stand from 50 on
+	if err := s.Open(t.Context(), []stream.Position{at}); !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), "cut off at 50") {
+		t.Errorf("open: %v, want misconfigured", err)
+	}
+	answer(60)
+	if err := s.Open(t.Context(), []stream.Position{at}); err != nil {
+		t.Errorf("open where nothing was cut off: %v", err)
 	}
 }
