@@ -24,6 +24,8 @@ type task struct {
 	gen   uint64
 	stop  context.CancelFunc // nil when nothing runs
 	group sync.WaitGroup
+	// grace is how long a barrier may wait after a step that was held back; see catchUp.
+	grace time.Duration
 
 	lateTold uint64    // late records that were told of
 	lateAt   time.Time // when
@@ -101,6 +103,7 @@ func (t *task) Start(ctx context.Context, s participant.Start) error {
 		return fmt.Errorf("%w: generation %d is started and %d was restored", participant.ErrBug, s.Generation, t.gen)
 	}
 	t.loop.run, t.loop.limit = s.Run, s.InlineLimit
+	t.grace = min(s.EpochInterval/4, mostGrace)
 	// The generation outlives the call that starts it, and ends with Halted.
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	t.stop = stop
@@ -190,17 +193,70 @@ func (t *task) work(ctx context.Context, run participant.Run, batches <-chan pol
 				t.log.WarnContext(ctx, "retired state parts could not be deleted", obs.Gen(t.gen), obs.Err(err))
 			}
 		case p := <-batches:
-			if err := t.step(ctx, p); err != nil {
+			began := time.Now()
+			if err := t.take(ctx, p, back); err != nil {
 				return err
 			}
-			if p.err != nil {
-				continue // the source has ended; there is nobody to give the token to
+			if time.Since(began) >= heldBack && t.waiting() {
+				if err := t.catchUp(ctx, run, batches, back); err != nil {
+					return err
+				}
 			}
-			select {
-			case back <- struct{}{}:
-			case <-ctx.Done():
-				return nil
+		}
+	}
+}
+
+// take takes a step and gives the token back, if there is anybody left to give it to.
+func (t *task) take(ctx context.Context, p polled, back chan<- struct{}) error {
+	if err := t.step(ctx, p); err != nil || p.err != nil {
+		return err // or the source has ended
+	}
+	select {
+	case back <- struct{}{}:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+const (
+	// heldBack is a step that took so long that more than one batch may have come meanwhile.
+	heldBack = time.Millisecond
+	// atHand is how soon a batch comes that the source has already.
+	atHand = time.Millisecond
+	// mostGrace bounds how long a barrier is kept waiting for what the source has at hand.
+	mostGrace = 50 * time.Millisecond
+)
+
+// waiting reports whether a barrier is queued.
+func (t *task) waiting() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.barriers) > 0
+}
+
+// catchUp takes what the source has at hand although a barrier waits, for a part of the epoch's time at
+// most. While the loop was held back the clock has ordered that barrier. If it went first, so it would be
+// with the next epoch, and each would have one batch, of one split, however many had come: they would grow
+// older and older in the source.
+func (t *task) catchUp(ctx context.Context, run participant.Run, batches <-chan polled, back chan<- struct{}) error {
+	end, dry := time.NewTimer(t.grace), time.NewTimer(atHand)
+	defer end.Stop()
+	defer dry.Stop()
+	for {
+		select {
+		case p := <-batches:
+			if err := t.take(ctx, p, back); err != nil || p.err != nil {
+				return err
 			}
+			dry.Reset(atHand)
+		case <-dry.C:
+			return nil
+		case <-end.C:
+			return nil
+		case <-run.Done():
+			return nil
+		case <-ctx.Done():
+			return nil
 		}
 	}
 }

@@ -82,6 +82,34 @@ func TestWhatCannotFinishHoldsTheSourceBack(t *testing.T) {
 	})
 }
 
+func TestAnEpochThatWasHeldBackTakesWhatEverySplitHasAtHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		splits := []string{"0", "1", "2", "3"}
+		src := processortest.NewSource("in", splits...)
+		r := newRig(t, src, passing(t), "one", "two")
+		task := newTask(r.build(), "test", 0, nil)
+		run, err := r.scope.Begin(ctx, task)
+		r.must(err)
+		order(t, task, 1, false)
+		order(t, task, 2, false) // two epochs are open: the next is held back
+		synctest.Wait()
+		for _, split := range splits {
+			src.Append(split, record(split, "a", 1, 1))
+		}
+		time.Sleep(100 * time.Millisecond)
+		order(t, task, 3, false) // by the clock, while the loop waits for a branch
+		r.must(r.scope.Decide(ctx))
+		r.must(r.scope.Finish(ctx))
+		c, err := run.Contribution(ctx, 3)
+		r.must(err)
+		if len(c.Positions) != len(splits) {
+			t.Errorf("the epoch has records of %d splits, and %d had some", len(c.Positions), len(splits))
+		}
+		r.must(task.Halted(ctx, "test"))
+	})
+}
+
 func TestASourceThatFailsEndsTheGeneration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broker is gone")
