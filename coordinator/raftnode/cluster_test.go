@@ -226,17 +226,25 @@ func TestABarrierShowsEverythingCommittedBeforeItAndNeedsAQuorum(t *testing.T) {
 	})
 }
 
-func TestBootstrapIsRefusedOnANodeThatHasState(t *testing.T) {
+func TestARepeatedBootstrapFindsItDoneAndAnotherOneIsRefused(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *cluster) {
+		c.settle()
 		for _, id := range nodeIDs {
 			r := c.running[id]
+			before := c.settle()
 			err := r.Bootstrap(t.Context(), "test", members())
-			if !errors.Is(err, ErrBootstrapped) && !errors.Is(err, ErrNotLeader) {
-				t.Errorf("%s was bootstrapped again: %v", id, err)
+			if leads := r == c.leader(); leads && err != nil || !leads && !errors.Is(err, ErrNotLeader) {
+				t.Errorf("%s was asked for the same again and said: %v", id, err)
+			}
+			if c.settle() != before {
+				t.Errorf("%s changed something", id)
 			}
 			if err := r.Bootstrap(t.Context(), "test", members()[:2]); !errors.Is(err, ErrBootstrapped) && id != "n3" {
 				t.Errorf("%s was bootstrapped with other nodes: %v", id, err)
 			}
+		}
+		if err := c.leader().Bootstrap(t.Context(), "other", members()); !errors.Is(err, ErrBootstrapped) {
+			t.Errorf("the group got another name: %v", err)
 		}
 		if s := c.leader().Status(); !s.Bootstrapped || !slices.Equal(s.Voters, nodeIDs) || s.State != "leader" {
 			t.Errorf("status %+v", s)

@@ -82,12 +82,17 @@ type Seams struct {
 	Snapshots raft.SnapshotStore
 	// TrailingLogs, when not 0, goes below the bound of Config.TrailingLogs.
 	TrailingLogs uint64
+	// TrustEmptied lets a node that began with an empty disk vote like any other, which loses what
+	// was decided; it shows what the restraint is for.
+	TrustEmptied bool
 }
 
 func (s Seams) memory() bool { return s.Logs != nil && s.Stable != nil && s.Snapshots != nil }
 
-// Validate reports every mistake in c at once, each in one sentence.
+// Validate reports every mistake in c at once, each in one sentence. Unset fields count as their
+// defaults.
 func (c Config) Validate() error {
+	c = c.withDefaults()
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 

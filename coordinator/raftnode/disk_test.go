@@ -281,7 +281,7 @@ func TestHeartbeatsDoNotBypassTheMainLoop(t *testing.T) {
 
 func TestEveryMistakeInASettingIsReportedAtOnce(t *testing.T) {
 	c := Config{NodeID: "a/b", Namespace: "x y", RaftBind: "0.0.0.0:7000", TrailingLogs: 5, MaxInFlight: 1000}
-	err := c.withDefaults().Validate()
+	err := c.Validate()
 	if err == nil {
 		t.Fatal("taken")
 	}
@@ -291,7 +291,7 @@ func TestEveryMistakeInASettingIsReportedAtOnce(t *testing.T) {
 		}
 	}
 	good := diskConfig("/data", "n1")
-	if err := good.withDefaults().Validate(); err != nil {
+	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 }

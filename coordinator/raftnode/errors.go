@@ -20,7 +20,7 @@ var (
 	ErrNotBootstrapped = errors.New("this node belongs to no coordinator group yet; bootstrap the group once, on one node")
 	// ErrTooLarge: nothing was proposed; one command may not exceed MaxCommandBytes.
 	ErrTooLarge = errors.New("command too large")
-	// ErrBootstrapped: bootstrap was refused, because the node already belongs to a group.
+	// ErrBootstrapped: bootstrap was refused, because the node already belongs to another group.
 	ErrBootstrapped = errors.New("this node already belongs to a coordinator group")
 )
 
@@ -30,6 +30,9 @@ var (
 	ErrConfig = errors.New("configure the node")
 	// ErrForeignDataDir: the data directory belongs to another node or another group.
 	ErrForeignDataDir = errors.New("foreign data directory")
+	// ErrDataDirEmptied: the data directory has lost its log or its snapshots. Run returns it as
+	// well, when that happens while the node runs.
+	ErrDataDirEmptied = errors.New("data directory has lost what it held")
 	// ErrDataDirLocked: another process has the data directory open.
 	ErrDataDirLocked = errors.New("data directory in use")
 	// ErrDataDirUnusable: the data directory cannot be created, read or written.

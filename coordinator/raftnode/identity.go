@@ -45,6 +45,29 @@ func claim(dir, node, namespace string) (identity, error) {
 	return have, nil
 }
 
+// checkLog refuses a directory that belongs to a group and has no log.
+func (id identity) checkLog(dir string) error {
+	if id.Namespace == "" {
+		return nil
+	}
+	path := filepath.Join(dir, logFile)
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return id.emptied(path + " is missing")
+	case err != nil:
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	case info.Size() == 0:
+		return id.emptied(path + " is empty")
+	}
+	return nil
+}
+
+// emptied says what was lost and what to do.
+func (id identity) emptied(what string) error {
+	return fmt.Errorf("%w: %s, and %s says that this node belongs to the group of namespace %q; bring the log back, or, if it is lost, "+
+		"remove the whole directory while the other nodes run, so that the node starts anew and catches up", ErrDataDirEmptied, what, identityFile, id.Namespace)
+}
+
 func readIdentity(dir string) (identity, error) {
 	path := filepath.Join(dir, identityFile)
 	text, err := os.ReadFile(path)

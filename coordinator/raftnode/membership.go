@@ -17,10 +17,10 @@ const firstIncarnation = 1
 
 // Bootstrap makes the group: this node and the others named, each empty, each running. It is
 // called once, on one of them, while Run runs, and returns when the group has a leader (this
-// node), a name and a record of every node. If it ends with an error other than ErrBootstrapped,
-// calling it again with the same arguments goes on where it ended.
-// ErrBootstrapped means that this node has state already: it belongs to another group, or to
-// this one, complete.
+// node), a name and a record of every node. It waits until every node holds the beginning of the
+// log. If it ends with an error other than ErrBootstrapped, calling it again with the same arguments
+// goes on where it ended; on a group that is complete it changes nothing and returns nil.
+// ErrBootstrapped means that this node belongs to a group already, of another name or other nodes.
 func (n *Node) Bootstrap(ctx context.Context, namespace string, nodes []ledger.Node) error {
 	if err := n.checkBootstrap(namespace, nodes); err != nil {
 		return fmt.Errorf("bootstrap: %w", err)
@@ -57,9 +57,12 @@ func (n *Node) name(ctx context.Context, namespace string, nodes []ledger.Node) 
 	switch {
 	case have != "" && have != namespace:
 		return fmt.Errorf("%w, whose namespace is %q", ErrBootstrapped, have)
-	case have == namespace && len(known) >= len(nodes):
-		return ErrBootstrapped
+	case have == namespace && recorded(known, nodes):
+		return nil
 	case have == "":
+		if err := n.found(ctx, nodes); err != nil {
+			return err
+		}
 		if err := n.first(ctx, ledger.Init{Namespace: namespace, Incarnation: firstIncarnation}); err != nil {
 			return err
 		}
@@ -70,6 +73,67 @@ func (n *Node) name(ctx context.Context, namespace string, nodes []ledger.Node) 
 		}
 	}
 	return nil
+}
+
+// recorded reports whether the ledger has every node, where it was said to be.
+func recorded(known, nodes []ledger.Node) bool {
+	for _, want := range nodes {
+		if !slices.ContainsFunc(known, func(k ledger.Node) bool {
+			return k.ID == want.ID && k.RaftAddress == want.RaftAddress && k.ClientAddress == want.ClientAddress
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+// found gives every node the beginning of the log, which is what lets the group tell a voter from
+// one that has lost its disk. First every node learns that it holds what is committed and may vote
+// like any other; only then does the log grow beyond where those who may not could elect it.
+func (n *Node) found(ctx context.Context, nodes []ledger.Node) error {
+	term := n.raft.CurrentTerm()
+	if err := n.Barrier(ctx); err != nil {
+		return err
+	}
+	begun := n.raft.AppliedIndex()
+	if err := n.probation.end(); err != nil {
+		return err
+	}
+	if err := n.awaitAll(ctx, term, nodes, func(h held) bool { return h.knows >= begun }); err != nil {
+		return err
+	}
+	for n.raft.LastIndex() < foundingEntries {
+		for i := n.raft.LastIndex(); i < foundingEntries; i++ {
+			n.raft.Apply(nil, 0) // the barrier tells their fate
+		}
+		if err := n.Barrier(ctx); err != nil {
+			return err
+		}
+	}
+	return n.awaitAll(ctx, term, nodes, func(h held) bool { return h.reaches >= foundingEntries })
+}
+
+// awaitAll waits until every other node is known, in this term, to hold enough.
+func (n *Node) awaitAll(ctx context.Context, term uint64, nodes []ledger.Node, enough func(held) bool) error {
+	for {
+		var missing []string
+		for _, node := range nodes {
+			h := n.transport.holds(raft.ServerID(node.ID))
+			if node.ID != n.config.NodeID && (h.term != term || !enough(h)) {
+				missing = append(missing, node.ID)
+			}
+		}
+		switch {
+		case n.ending() || n.raft.State() != raft.Leader || n.raft.CurrentTerm() != term:
+			return fmt.Errorf("%w: it did when the group was being made; go on where the leader is", ErrNotLeader)
+		case len(missing) == 0:
+			return nil
+		}
+		if err := pause(ctx); err != nil {
+			return fmt.Errorf("no answer yet from %s; every node must be up while the group is made, repeat it when they are: %w",
+				strings.Join(missing, ", "), err)
+		}
+	}
 }
 
 func (n *Node) first(ctx context.Context, body ledger.Body) error {

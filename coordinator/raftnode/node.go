@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,8 +28,9 @@ type Node struct {
 	address   string
 	fsm       *fsm
 	store     *store
-	transport Transport
-	disk      io.Closer // nil in memory
+	transport *guarded
+	disk      *logDisk // nil in memory
+	probation *probation
 	proposer  *proposer
 	stop      *failStop
 	identity  identity // of the goroutine of Run, after Open
@@ -71,12 +71,21 @@ func (n *Node) open() (err error) {
 			err = errors.Join(err, undo[i]())
 		}
 	}()
-	snapshots, err := n.openDisk()
+	files, err := n.openDisk()
 	if n.disk != nil {
 		undo = append(undo, n.disk.Close)
 	}
 	if err != nil {
 		return err
+	}
+	snapshots := newestOnly{files, n.stop}
+	if err := n.store.whole(n.identity, snapshots); err != nil {
+		return err
+	}
+	if !n.config.Seams.TrustEmptied {
+		if n.probation, err = begin(n.store, snapshots, n.config.Logger); err != nil {
+			return err
+		}
 	}
 	var self atomic.Pointer[raft.Raft] // the transport listens before raft is there
 	transport := n.config.Seams.Transport
@@ -91,9 +100,16 @@ func (n *Node) open() (err error) {
 			return err
 		}
 	}
-	undo = append(undo, transport.Close)
-	n.transport, n.address = transport, string(transport.LocalAddr())
-	n.raft, err = n.startRaft(snapshots, transport)
+	n.transport, n.address = guard(transport, n.config.Logger), string(transport.LocalAddr())
+	undo = append(undo, n.transport.Close)
+	n.transport.probation, n.transport.founded = n.probation, n.founded
+	n.transport.term = func() uint64 {
+		if r := self.Load(); r != nil {
+			return r.CurrentTerm()
+		}
+		return 0
+	}
+	n.raft, err = n.startRaft(snapshots)
 	if n.raft != nil {
 		self.Store(n.raft)
 		undo = append(undo, func() error { return n.raft.Shutdown().Error() })
@@ -108,7 +124,7 @@ func (n *Node) open() (err error) {
 }
 
 // startRaft starts the library, which panics where it cannot read its log; that has been noted.
-func (n *Node) startRaft(snapshots raft.SnapshotStore, transport Transport) (r *raft.Raft, err error) {
+func (n *Node) startRaft(snapshots raft.SnapshotStore) (r *raft.Raft, err error) {
 	defer func() {
 		if n.stop.opening.Load() != nil {
 			if v := recover(); v != nil {
@@ -116,7 +132,7 @@ func (n *Node) startRaft(snapshots raft.SnapshotStore, transport Transport) (r *
 			}
 		}
 	}()
-	return raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, newestOnly{snapshots, n.stop}, guard(transport, n.config.Logger))
+	return raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, snapshots, n.transport)
 }
 
 // openDisk opens log, stable store and snapshots, those of the seams where they are set.
@@ -137,11 +153,16 @@ func (n *Node) openDisk() (raft.SnapshotStore, error) {
 	if n.fsm.wanted == "" {
 		n.fsm.wanted = id.Namespace
 	}
+	if err := id.checkLog(c.DataDir); err != nil {
+		return nil, err
+	}
 	bolt, err := openBolt(c.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	n.disk = bolt
+	if n.disk, err = watchable(bolt, c.DataDir); err != nil {
+		return nil, err
+	}
 	if n.store.logs == nil {
 		n.store.logs = bolt
 	}
@@ -169,10 +190,16 @@ func (n *Node) Run(ctx context.Context) error {
 		defer close(proposing)
 		n.proposer.run(ctx)
 	}()
+	looking := make(chan struct{})
+	go func() { // likewise: the disk may hang
+		defer close(looking)
+		n.look(ctx)
+	}()
 	n.watch(ctx)
 	cancel()
 	err := n.Close()
 	n.bounded(func() {
+		<-looking
 		<-proposing
 		n.proposer.awaits.Wait()
 	})
@@ -403,6 +430,12 @@ func (n *Node) follow(ctx context.Context, leads bool) {
 	case <-n.closing:
 	case <-n.stop.failed:
 	}
+}
+
+// founded reports whether the group is known to have a name.
+func (n *Node) founded() bool {
+	name, _ := n.fsm.namespace()
+	return name != ""
 }
 
 // adopt writes the group's name beside the log, so that the directory is known as the group's.

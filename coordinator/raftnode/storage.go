@@ -1,9 +1,11 @@
 package raftnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -22,7 +24,11 @@ const (
 	syncsPerTxn     = 2        // bbolt: the data pages, then the meta page
 	keptSnapshots   = 2
 	snapshotTooSoon = time.Minute
+	lookEvery       = time.Second // whether the log is still where it was opened
 )
+
+// termKey is where the library keeps its term.
+var termKey = []byte("CurrentTerm")
 
 // store is the log and stable store that raft sees. The first error of any call, and any write
 // that hangs, ends the node: an error does not say what is on disk, and raft would only step
@@ -77,6 +83,84 @@ func makeDir(dir string) error {
 		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
 	}
 	return nil
+}
+
+// whole refuses log and snapshots between which something is missing.
+func (s *store) whole(id identity, snapshots raft.SnapshotStore) error {
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	kept, err3 := snapshots.List()
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	}
+	term, err := s.GetUint64(termKey)
+	if err != nil && err.Error() != raftboltdb.ErrKeyNotFound.Error() {
+		return fmt.Errorf("%w: %w", ErrDataDirUnusable, err)
+	}
+	covered := uint64(0)
+	if len(kept) > 0 {
+		covered = kept[0].Index
+	}
+	switch {
+	case last > 0 && first > covered+1:
+		return fmt.Errorf("%w: the log begins at %d and no snapshot covers what is before it; bring the snapshots back, or, if they are lost, "+
+			"remove the whole directory while the other nodes run, so that the node starts anew and catches up", ErrDataDirEmptied, first)
+	case last == 0 && covered == 0 && id.Namespace != "":
+		return id.emptied(logFile + " holds no entry")
+	case term == 0 && id.Namespace != "":
+		return id.emptied(logFile + " holds no term")
+	}
+	return nil
+}
+
+// logDisk is the open log of a data directory.
+type logDisk struct {
+	*raftboltdb.BoltStore
+	path string
+	file os.FileInfo // of the file that is open
+}
+
+func watchable(bolt *raftboltdb.BoltStore, dir string) (*logDisk, error) {
+	d := &logDisk{BoltStore: bolt, path: filepath.Join(dir, logFile)}
+	var err error
+	if d.file, err = os.Stat(d.path); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrDataDirUnusable, err), bolt.Close())
+	}
+	return d, nil
+}
+
+// still reports whether the file that is open is the one that a restart would open.
+func (d *logDisk) still() error {
+	now, err := os.Stat(d.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%w: %s was removed while the node ran; whatever it is told from now on, a restart would not find", ErrDataDirEmptied, d.path)
+	case err != nil:
+		return fmt.Errorf("%w: look at %s: %w", ErrStorage, d.path, err)
+	case !os.SameFile(d.file, now):
+		return fmt.Errorf("%w: %s was replaced while the node ran; whatever it is told from now on, a restart would not find", ErrDataDirEmptied, d.path)
+	}
+	return nil
+}
+
+// look ends the node when its log has been taken away from under it.
+func (n *Node) look(ctx context.Context) {
+	if n.disk == nil {
+		return
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if err := n.disk.still(); err != nil {
+				n.stop.report(err)
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // write runs one call that changes the disk.

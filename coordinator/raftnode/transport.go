@@ -27,14 +27,31 @@ type Transport interface {
 	raft.WithClose
 }
 
-// guarded is the transport that raft sees. The interface is embedded, so pre-vote stays visible:
-// raft looks for it by type, and does without it with no more than a line in the log.
+// guarded is the transport that raft sees. Pre-vote stays visible: raft looks for it by type, and
+// does without it with no more than a line in the log.
 type guarded struct {
 	Transport
-	log *slog.Logger
+	log       *slog.Logger
+	probation *probation    // nil: votes without restraint
+	term      func() uint64 // of this node
+	founded   func() bool   // the group has a name
 
-	mu   sync.Mutex // guards sent
+	relay sync.Once
+	rpcs  chan raft.RPC
+	done  chan struct{} // closed when the relay is to end
+	wait  sync.WaitGroup
+	over  sync.Once
+
+	mu   sync.Mutex // guards what follows
 	sent map[raft.ServerID]time.Time
+	held map[raft.ServerID]held
+}
+
+// held is what a follower is known to hold of this leader's log, in one term, while the group is founded.
+type held struct {
+	term    uint64
+	reaches uint64 // its log equals ours up to here
+	knows   uint64 // it has been told, on disk, that this is committed
 }
 
 var (
@@ -43,7 +60,77 @@ var (
 )
 
 func guard(t Transport, log *slog.Logger) *guarded {
-	return &guarded{Transport: t, log: log, sent: map[raft.ServerID]time.Time{}}
+	return &guarded{
+		Transport: t, log: log, term: func() uint64 { return 0 }, founded: func() bool { return true },
+		rpcs: make(chan raft.RPC), done: make(chan struct{}),
+		sent: map[raft.ServerID]time.Time{}, held: map[raft.ServerID]held{},
+	}
+}
+
+// Consumer hands raft what arrives; while the node is in probation, by way of the relay.
+func (g *guarded) Consumer() <-chan raft.RPC {
+	if g.probation == nil || !g.probation.on.Load() {
+		return g.Transport.Consumer()
+	}
+	g.relay.Do(func() {
+		in := g.Transport.Consumer()
+		g.wait.Go(func() { g.probation.relay(in, g.rpcs, g.done, g.term) })
+	})
+	return g.rpcs
+}
+
+// Close ends the relay and closes the transport.
+func (g *guarded) Close() error {
+	g.over.Do(func() { close(g.done) })
+	err := g.Transport.Close()
+	g.wait.Wait()
+	return err
+}
+
+// RequestVote calls for a vote, unless this node must not.
+func (g *guarded) RequestVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestVoteRequest, resp *raft.RequestVoteResponse) error {
+	if !g.probation.allows(args.LastLogIndex) {
+		return errProbation
+	}
+	return g.Transport.RequestVote(id, target, args, resp)
+}
+
+// RequestPreVote asks for the promise of a vote, unless this node must not.
+func (g *guarded) RequestPreVote(id raft.ServerID, target raft.ServerAddress, args *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+	if !g.probation.allows(args.LastLogIndex) {
+		return errProbation
+	}
+	return g.Transport.RequestPreVote(id, target, args, resp)
+}
+
+// AppendEntries notes what the follower holds while the group is founded.
+func (g *guarded) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	err := g.Transport.AppendEntries(id, target, args, resp)
+	if err == nil && resp.Success && reaches(args) > 0 && !g.founded() {
+		now := held{term: args.Term, reaches: reaches(args)}
+		if upToDate(args) {
+			now.knows = args.LeaderCommitIndex
+		}
+		g.mu.Lock()
+		g.held[id] = now
+		g.mu.Unlock()
+	}
+	return err
+}
+
+// AppendEntriesPipeline is for founded groups: before that, every answer is looked at.
+func (g *guarded) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
+	if !g.founded() {
+		return nil, raft.ErrPipelineReplicationNotSupported
+	}
+	return g.Transport.AppendEntriesPipeline(id, target)
+}
+
+// holds is what the follower is known to hold.
+func (g *guarded) holds(id raft.ServerID) held {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held[id]
 }
 
 // SetHeartbeatHandler does nothing, so that every message goes through raft's main loop. The
