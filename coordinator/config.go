@@ -78,9 +78,9 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate reports every mistake at once, those of the raft port excepted, which New reports.
+// Validate reports every mistake at once, each in one sentence.
 func (c Config) Validate() error {
-	var errs []error
+	errs := []error{c.raft().Validate()}
 	for _, a := range []struct {
 		what, addr string
 		secure     bool

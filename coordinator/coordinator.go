@@ -86,9 +86,14 @@ func (co *Coordinator) build(client, web net.Listener) {
 	co.server = server.New(server.Config{
 		Node: edge, Sessions: sessions{co.sessions}, Events: co.events, InDoubt: co.inDoubt, Logger: co.c.Logger, Registry: registry,
 		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
-		HandTimeout: co.c.HandTimeout, Unknown: unknown, Dial: co.c.Seams.Dial,
-		NotLeader: func(err error) bool {
-			return errors.Is(err, raftnode.ErrNotLeader) || errors.Is(err, raftnode.ErrNotBootstrapped)
+		HandTimeout: co.c.HandTimeout, Dial: co.c.Seams.Dial,
+		Class: server.Classes{
+			Unknown: unknown,
+			NotLeader: func(err error) bool {
+				return errors.Is(err, raftnode.ErrNotLeader) || errors.Is(err, raftnode.ErrNotBootstrapped)
+			},
+			TooLarge:     func(err error) bool { return errors.Is(err, raftnode.ErrTooLarge) },
+			Bootstrapped: func(err error) bool { return errors.Is(err, raftnode.ErrBootstrapped) },
 		},
 	})
 }

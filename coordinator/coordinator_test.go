@@ -225,6 +225,64 @@ func TestBootstrapIsDoneOnce(t *testing.T) {
 	})
 }
 
+// TestABootstrapRepeatedFindsItDone: the answer may have been lost, so the same question gets it again,
+// from whichever node is asked; another question is refused.
+func TestABootstrapRepeatedFindsItDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 3)
+		c.AssertSameState()
+		nodes := func() []*unisinkv1.Node {
+			var out []*unisinkv1.Node
+			for _, id := range c.IDs() {
+				out = append(out, &unisinkv1.Node{Id: id, RaftAddress: id, ClientAddress: coordinatortest.Address(id)})
+			}
+			return out
+		}
+		moved := nodes()
+		moved[1].ClientAddress = "elsewhere:1"
+		for _, id := range c.IDs() {
+			cl := c.ClientAt(id)
+			ask := func(namespace string, nodes []*unisinkv1.Node) error {
+				_, err := cl.Cluster().Bootstrap(deadline(t, 5*time.Second), &unisinkv1.BootstrapRequest{
+					Meta: cl.NewMeta(), Namespace: namespace, Nodes: nodes,
+				})
+				return err
+			}
+			if err := ask(coordinatortest.Namespace, nodes()); err != nil {
+				t.Errorf("%s, the same again: %v", id, err)
+			}
+			for name, err := range map[string]error{
+				"another name":  ask("other", nodes()),
+				"one node more": ask(coordinatortest.Namespace, append(nodes(), &unisinkv1.Node{Id: "n4", RaftAddress: "n4", ClientAddress: "n4:7400"})),
+				"moved":         ask(coordinatortest.Namespace, moved),
+				"itself alone":  ask(coordinatortest.Namespace, []*unisinkv1.Node{{Id: id, RaftAddress: id, ClientAddress: coordinatortest.Address(id)}}),
+			} {
+				if status.Code(err) != codes.AlreadyExists || strings.Contains(err.Error(), "\n") {
+					t.Errorf("%s, %s: %v", id, name, err)
+				}
+			}
+		}
+		c.AssertSameState()
+	})
+}
+
+// TestACommandThatIsTooLargeIsTheCallersMistake: no node will ever take it, so no other is asked.
+func TestACommandThatIsTooLargeIsTheCallersMistake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 3)
+		cl := c.Client()
+		large := branches()
+		large[0].Handle.Text = strings.Repeat("x", 2<<20)
+		_, err := cl.Commit(deadline(t, 20*time.Second), txnID(t), large)
+		if reason, _ := grpcerr.Reason(err); status.Code(err) != codes.InvalidArgument || reason != grpcerr.Invalid {
+			t.Fatalf("it is told %v", err)
+		}
+		if errors.Is(err, participant.ErrOutcomeUnknown) || !strings.Contains(err.Error(), "too large") {
+			t.Errorf("it is told %v", err)
+		}
+	})
+}
+
 func TestABadBootstrapIsRefusedInOneSentence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := coordinatortest.StartNew(t, 1)

@@ -21,15 +21,13 @@ type cluster struct {
 }
 
 // Bootstrap makes a group out of nodes that have none; the node that is asked must be one of them.
+// A repeat with the same arguments goes on where the first ended, or finds it done; with others it is
+// refused.
 func (c *cluster) Bootstrap(ctx context.Context, req *unisinkv1.BootstrapRequest) (*unisinkv1.BootstrapResponse, error) {
 	if err := ledger.CheckName("namespace", req.GetNamespace(), ledger.MaxNamespace); err != nil {
 		return nil, invalid("%v", err)
 	}
 	self := c.s.c.Node.NodeStatus()
-	if self.Bootstrapped {
-		return nil, grpcerr.New(codes.AlreadyExists, grpcerr.Stale,
-			fmt.Sprintf("node %s belongs to a group already; bootstrap is done once, on new nodes", self.ID), nil)
-	}
 	nodes := make([]ledger.Node, 0, len(req.GetNodes()))
 	found := false
 	for _, n := range req.GetNodes() {
@@ -42,10 +40,60 @@ func (c *cluster) Bootstrap(ctx context.Context, req *unisinkv1.BootstrapRequest
 	if !found {
 		return nil, invalid("the list of nodes lacks %s, which was asked", self.ID)
 	}
+	done, err := c.done(self, req.GetNamespace(), nodes)
+	switch {
+	case err != nil:
+		return nil, err
+	case done:
+		return &unisinkv1.BootstrapResponse{}, nil
+	}
 	if err := c.s.c.Node.Bootstrap(ctx, req.GetNamespace(), nodes); err != nil {
 		return nil, c.s.proposalError(err)
 	}
 	return &unisinkv1.BootstrapResponse{}, nil
+}
+
+// done compares what is asked for with the group that the node belongs to already. It reports false
+// while there is none, or while its founding has not ended as far as this node knows.
+func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (bool, error) {
+	refuse := func(why string) (bool, error) {
+		return false, grpcerr.New(codes.AlreadyExists, grpcerr.Stale,
+			fmt.Sprintf("node %s belongs to a group already, %s; bootstrap is done once, on new nodes", self.ID, why), nil)
+	}
+	if !self.Bootstrapped {
+		return false, nil
+	}
+	var have string
+	known := map[string]ledger.Node{}
+	c.s.c.Node.View(func(m *ledger.Machine) {
+		have, _ = m.Namespace()
+		for _, n := range m.Nodes() {
+			known[n.ID] = n
+		}
+	})
+	if have != "" && have != namespace {
+		return refuse(fmt.Sprintf("whose namespace is %q", have))
+	}
+	asked := map[string]bool{}
+	missing := 0
+	for _, n := range nodes {
+		asked[n.ID] = true
+		switch k, found := known[n.ID]; {
+		case !found:
+			missing++
+		case k.RaftAddress != n.RaftAddress || k.ClientAddress != n.ClientAddress:
+			return refuse(fmt.Sprintf("in which node %s has other addresses", n.ID))
+		}
+	}
+	for _, id := range self.Voters {
+		if !asked[id] {
+			return refuse(fmt.Sprintf("to which node %s belongs too", id))
+		}
+	}
+	if len(asked) != len(self.Voters) {
+		return refuse("which has other nodes")
+	}
+	return have != "" && missing == 0, nil
 }
 
 // Status answers from this node's own knowledge.

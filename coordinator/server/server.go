@@ -81,6 +81,14 @@ type NodeStatus struct {
 	Voters        []string
 }
 
+// Classes tell what an error of Node means for its caller.
+type Classes struct {
+	NotLeader    func(error) bool // nothing was proposed; another node may lead
+	Unknown      func(error) bool // the change may have been made
+	TooLarge     func(error) bool // nothing was proposed, nor ever will be
+	Bootstrapped func(error) bool // the node belongs to a group of another name or other nodes
+}
+
 // Config of the edge.
 type Config struct {
 	Node     Node
@@ -100,9 +108,8 @@ type Config struct {
 	Reflection bool
 	// HandTimeout is the deadline of an announced transaction that names none; default 1 min.
 	HandTimeout time.Duration
-	// NotLeader and Unknown class the errors of Node.
-	NotLeader func(error) bool
-	Unknown   func(error) bool
+	// Class tells the errors of Node apart.
+	Class Classes
 	// DialContext replaces the network in tests.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }

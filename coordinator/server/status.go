@@ -32,9 +32,13 @@ func (s *Server) propose(ctx context.Context, meta *unisinkv1.Meta, b ledger.Bod
 // proposalError is the one place where errors of the replicated log become status codes.
 func (s *Server) proposalError(err error) error {
 	switch {
-	case s.c.NotLeader(err):
+	case s.c.Class.NotLeader(err):
 		return NotLeader(s.c.Node)
-	case s.c.Unknown(err):
+	case s.c.Class.TooLarge(err):
+		return invalid("%v", err)
+	case s.c.Class.Bootstrapped(err):
+		return grpcerr.New(codes.AlreadyExists, grpcerr.Stale, err.Error(), nil)
+	case s.c.Class.Unknown(err):
 		return grpcerr.New(codes.Unavailable, grpcerr.OutcomeUnknown, err.Error()+"; ask again with the same request id", nil)
 	default:
 		return grpcerr.New(codes.Unavailable, "", err.Error(), nil)
