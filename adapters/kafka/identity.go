@@ -38,19 +38,43 @@ func (f *finish) ready(ctx context.Context) (lost string, err error) {
 		cancel()
 	}
 	cutErr := <-begun
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case without != "":
+	}
+	if without != "" {
+		if f.pressed(ctx, without) {
+			return "", nil
+		}
 		return "", &participant.RetryAfter{After: leaderWait, Err: fmt.Errorf("%s has no leader now, and a commit could lose its marker", without)}
 	}
 	if lost, err = f.replaced(ctx, topics); lost != "" || err != nil {
 		return lost, err
 	}
+	if cutErr != nil && f.pressed(ctx, cutErr.Error()) {
+		return "", nil
+	}
 	if cutErr != nil || cut == "" {
 		return "", cutErr
 	}
 	return f.lostUndecided(ctx, cut)
+}
+
+// urgent is how long before its time-out a commit is sent whatever the partitions look like.
+const urgent = time.Minute
+
+// pressed reports whether the broker is about to end the transaction by itself. A commit that loses a
+// marker can be mended; an abort of what was decided cannot.
+func (f *finish) pressed(ctx context.Context, without string) bool {
+	d, err := f.described(ctx)
+	if err != nil || !d.ongoing(f.b) || d.timeout >= Unbounded || d.since.IsZero() {
+		return false
+	}
+	left := time.Until(d.since.Add(d.timeout))
+	if left > min(urgent, d.timeout/2) {
+		return false
+	}
+	f.sink.log().WarnContext(ctx, "a commit is sent while a partition has no leader, because its time-out is near", obs.Branch(f.b.name()), obs.Cause(without), obs.Next(left))
+	return true
 }
 
 // replaced names a topic of the handle that is not there any more, or is another one under the same

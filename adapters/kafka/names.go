@@ -92,6 +92,7 @@ type described struct {
 	pid        int64
 	epoch      int16
 	since      time.Time
+	timeout    time.Duration // after it the broker ends the transaction, counted from since
 	partitions map[string][]int32
 }
 
@@ -113,6 +114,7 @@ func describe(ctx context.Context, cl *kgo.Client, ids ...string) ([]described, 
 				id: t.TransactionalID, err: kerr.ErrorForCode(t.ErrorCode), state: t.State,
 				pid: t.ProducerID, epoch: t.ProducerEpoch, partitions: make(map[string][]int32, len(t.Topics)),
 			}
+			d.timeout = time.Duration(t.TimeoutMillis) * time.Millisecond
 			if t.StartTimestamp > 0 {
 				d.since = time.UnixMilli(t.StartTimestamp)
 			}

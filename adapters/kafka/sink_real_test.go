@@ -321,6 +321,11 @@ func TestRealBroker_Zombies(t *testing.T) {
 }
 
 func TestRealBroker_OddEpochs(t *testing.T) {
+	onRealBroker(t, "T2/with the largest time-out on both sides the broker never ends a transaction", func(t *testing.T, r *rig) {
+		if d, err := r.opened(1).Describe(t.Context()); err != nil || d.Bounded {
+			t.Errorf("describe: %+v, %v; want not bounded", d, err)
+		}
+	})
 	onRealBroker(t, "E1/an epoch without records is read-only, and nothing is left", func(t *testing.T, r *rig) {
 		s := r.opened(1)
 		for n := uint64(1); n <= 20; n++ {

@@ -11,6 +11,7 @@ import (
 	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -194,6 +195,18 @@ func TestRealBroker_OlderLine(t *testing.T) {
 	}
 	t.Parallel()
 	addrs := servicestest.OwnKafka(t, services.KafkaConfig{Version: services.KafkaOlder}).Addrs()
+	t.Run("T2/the largest time-out is still a time-out here", func(t *testing.T) {
+		r := realRig(t, addrs, nil)
+		d, err := r.opened(1).Describe(t.Context())
+		if err != nil || !d.Bounded {
+			t.Errorf("describe: %+v, %v; want bounded", d, err)
+		}
+		v, err := r.begin(r.opened(2), r.name(2, 1), 1).Prepare(t.Context())
+		if err != nil || v.Kind != participant.Yes || v.Deadline.IsZero() {
+			t.Errorf("vote %+v, %v; want yes with a deadline", v, err)
+		}
+	})
+	t.Run("the conformance kit", func(t *testing.T) { participanttest.Run(t, kitOn(addrs)) })
 	t.Run("I2/a slot is initialised anew for every transaction, once its last is resolved", func(t *testing.T) {
 		r := realRig(t, addrs, nil)
 		s := r.opened(1)

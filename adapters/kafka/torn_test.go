@@ -79,6 +79,54 @@ func TestCommitWaitsForAPartitionWithoutLeader(t *testing.T) {
 	r := newRig(t)
 	s := r.opened(1)
 	h := r.prepared(s, branchName(1, 1), 10)
+	ended, back := r.leaderless()
+	var after *participant.RetryAfter
+	if _, err := s.Commit(t.Context(), h); !errors.As(err, &after) || !strings.Contains(err.Error(), "no leader") {
+		t.Errorf("commit: %v, want to be asked later", err)
+	}
+	if ended.Load() {
+		t.Error("EndTxn was sent although a partition had no leader for its marker")
+	}
+	back.Store(true)
+	r.commit(s, h, participant.Committed)
+	r.sees(10)
+}
+
+func TestT1_CommitIsSentWithoutALeaderBeforeTheTimeoutAbortsIt(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1, func(c *SinkConfig) { c.TransactionTimeout = 2 * time.Second })
+	h := r.prepared(s, branchName(1, 1), 10)
+	ended, back := r.leaderless()
+	waited := 0
+	for !ended.Load() {
+		var after *participant.RetryAfter
+		_, err := s.Commit(t.Context(), h)
+		if ended.Load() {
+			break
+		}
+		if !errors.As(err, &after) {
+			t.Fatalf("commit: %v, want to be asked later", err)
+		}
+		waited++
+		pause := pause{20 * time.Millisecond, 20 * time.Millisecond}
+		if err := pause.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if waited == 0 {
+		t.Error("the commit did not wait for the leader at all")
+	}
+	back.Store(true)
+	r.commit(s, h, participant.Committed)
+	r.sees(10)
+}
+
+// leaderless makes every partition of the rig's topic look as if it had no leader until back is set, and
+// says whether EndTxn was sent.
+func (r *rig) leaderless() (ended, back *atomic.Bool) {
+	t := r
+	t.Helper()
+	ended, back = new(atomic.Bool), new(atomic.Bool)
 	host, port, err := net.SplitHostPort(r.b.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +135,6 @@ func TestCommitWaitsForAPartitionWithoutLeader(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ended, back atomic.Bool
 	r.b.Cluster().ControlKey(int16(kmsg.EndTxn), func(kmsg.Request) (kmsg.Response, error, bool) {
 		ended.Store(true)
 		return nil, nil, false
@@ -111,14 +158,5 @@ func TestCommitWaitsForAPartitionWithoutLeader(t *testing.T) {
 		resp.Topics = append(resp.Topics, topic)
 		return resp, nil, true
 	})
-	var after *participant.RetryAfter
-	if _, err := s.Commit(t.Context(), h); !errors.As(err, &after) || !strings.Contains(err.Error(), "no leader") {
-		t.Errorf("commit: %v, want to be asked later", err)
-	}
-	if ended.Load() {
-		t.Error("EndTxn was sent although a partition had no leader for its marker")
-	}
-	back.Store(true)
-	r.commit(s, h, participant.Committed)
-	r.sees(10)
+	return ended, back
 }
