@@ -18,18 +18,23 @@ import (
 	"github.com/unisink/unisink/participant"
 )
 
-// victimVariable makes this test binary a process that is to be killed: "brokers topic namespace".
+// victimVariable makes this test binary a process that is to be killed: "brokers topic namespace", and
+// the file of a handle if all it does is to commit that.
 const victimVariable = "UNISINK_KAFKA_VICTIM"
 
 // victim lives as a member does, and prints what a ledger would know: each vote when it is counted,
 // and the names of the fault points when it comes to its end. Its exit code says how it ended.
 func victim() int {
 	f := strings.Fields(os.Getenv(victimVariable))
-	if len(f) != 3 {
-		fmt.Fprintf(os.Stderr, "%s: brokers, topic and namespace\n", victimVariable)
-		return 2
+	var err error
+	switch brokers := strings.Split(f[0], ","); len(f) {
+	case 3:
+		err = victimLife(context.Background(), brokers, f[1], f[2])
+	case 4:
+		err = victimCommits(context.Background(), brokers, f[3])
+	default:
+		err = fmt.Errorf("%s: %d fields", victimVariable, len(f))
 	}
-	err := victimLife(context.Background(), strings.Split(f[0], ","), f[1], f[2])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -92,6 +97,41 @@ func victimLife(ctx context.Context, brokers []string, topic, ns string) (err er
 // victimDir is where it was built, if it was.
 var victimDir string
 
+// victimCommits is a resolver with one handle.
+func victimCommits(ctx context.Context, brokers []string, file string) (err error) {
+	line, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var h participant.Handle
+	if err := json.Unmarshal(line, &h); err != nil {
+		return err
+	}
+	s, err := NewSink(SinkConfig{Brokers: brokers})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	_, err = s.Commit(ctx, h)
+	return err
+}
+
+// killedWhileCommitting is a resolver that is killed at a point on its way to the proof of a handle.
+func (r *rig) killedWhileCommitting(h participant.Handle, point string) {
+	r.Helper()
+	line, err := json.Marshal(h)
+	if err != nil {
+		r.Fatal(err)
+	}
+	file := filepath.Join(r.TempDir(), "handle")
+	if err := os.WriteFile(file, line, 0o600); err != nil {
+		r.Fatal(err)
+	}
+	if _, _, killed := r.runVictim(point+"=crash", file); !killed {
+		r.Fatalf("the resolver came to its end without %s", point)
+	}
+}
+
 // victimBinary is this package's tests with the fault points in them.
 var victimBinary = sync.OnceValues(func() (string, error) {
 	if fault.Enabled {
@@ -111,14 +151,15 @@ var victimBinary = sync.OnceValues(func() (string, error) {
 
 // runVictim runs one under a plan of faults, and returns the handles it voted for and the points
 // that it reached, and whether it was killed.
-func (r *rig) runVictim(plan string) (voted []participant.Handle, points []string, killed bool) {
+func (r *rig) runVictim(plan string, more ...string) (voted []participant.Handle, points []string, killed bool) {
 	r.Helper()
 	binary, err := victimBinary()
 	if err != nil {
 		r.Fatal(err)
 	}
 	cmd := exec.CommandContext(r.Context(), binary)
-	cmd.Env = append(os.Environ(), victimVariable+"="+strings.Join(r.addrs, ",")+" "+r.topic+" "+r.ns, fault.Env+"="+plan)
+	life := append([]string{strings.Join(r.addrs, ","), r.topic, r.ns}, more...)
+	cmd.Env = append(os.Environ(), victimVariable+"="+strings.Join(life, " "), fault.Env+"="+plan)
 	var said strings.Builder
 	cmd.Stderr = &said
 	out, err := cmd.Output()

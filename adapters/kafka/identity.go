@@ -241,6 +241,7 @@ func (f *finish) lostUndecided(ctx context.Context, cut string) (string, error) 
 	if err := noteOffset(ctx, f.cl, w, f.b.testimony()); err != nil {
 		return "", err
 	}
+	fault.Point("kafka/after-loss-note")
 	return said, nil
 }
 

@@ -78,6 +78,10 @@ func TestRealBroker_Limits(t *testing.T) {
 			cut, err := f.deletedFrom(t.Context())
 			return err == nil && cut != ""
 		})
+		// Resolvers die on the way; none of it is forgotten.
+		for _, point := range []string{"kafka/before-loss-note", "kafka/after-loss-note", "kafka/after-endtxn"} {
+			r.killedWhileCommitting(v.Handle, point)
+		}
 		for range 2 {
 			p, err := r.sink().Commit(t.Context(), v.Handle)
 			if err != nil || p.Verdict != participant.RolledBack || !strings.Contains(p.Evidence, "deleted before they were decided") {

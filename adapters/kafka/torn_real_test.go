@@ -117,7 +117,7 @@ func TestRealBroker_TornCommit(t *testing.T) {
 			t.Errorf("readers see %v by partition, want 10 of each", got)
 		}
 	})
-	h := both(2)
+	h, second := both(2), both(3)
 	torn, err := decode(h)
 	if err != nil {
 		t.Fatal(err)
@@ -141,12 +141,19 @@ func TestRealBroker_TornCommit(t *testing.T) {
 	if d, err := late.described(t.Context()); err != nil || d.state != stateOngoing {
 		t.Errorf("a commit was sent while one of its partitions could not be asked: %+v, %v", d, err)
 	}
-	if err := late.endTxn(t.Context(), true); err != nil {
+	late2, err := s.finishing(t.Context(), second)
+	if err != nil {
 		t.Fatal(err)
 	}
-	r.eventually("the coordinator has ended the transaction without the broker", func() bool {
-		d, err := late.described(t.Context())
-		return err == nil && d.state == stateCommitted
+	for _, f := range []*finish{late, late2} {
+		if err := f.endTxn(t.Context(), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.eventually("the coordinator has ended the transactions without the broker", func() bool {
+		one, err1 := late.described(t.Context())
+		two, err2 := late2.described(t.Context())
+		return errors.Join(err1, err2) == nil && one.state == stateCommitted && two.state == stateCommitted
 	})
 	if err := c.Broker(2).Restart(t.Context()); err != nil {
 		t.Fatal(err)
@@ -165,12 +172,10 @@ func TestRealBroker_TornCommit(t *testing.T) {
 		if st, err := s.Inspect(t.Context(), h); err != nil || st != participant.Undecided {
 			t.Errorf("inspect: %d, %v; want undecided", st, err)
 		}
-		if got := r.perPartition(); got[0] != 20 || got[1] != 10 {
-			t.Errorf("readers see %v by partition, want 20 and the 10 of the first", got)
+		if got := r.perPartition(); got[0] != 30 || got[1] != 10 {
+			t.Errorf("readers see %v by partition, want 30 and the 10 of the first", got)
 		}
-		for n := uint64(3); n <= 4; n++ {
-			both(n) // two of the three slots are free
-		}
+		both(4) // one of the three slots is free
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := s.Begin(ctx, r.name(1, 5)); !errors.Is(err, context.DeadlineExceeded) {
@@ -208,8 +213,17 @@ func TestRealBroker_TornCommit(t *testing.T) {
 		if p.Verdict != participant.Committed || !strings.Contains(p.Evidence, "were written") {
 			t.Errorf("proof %+v; want committed, after a repair", p)
 		}
-		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
-			t.Errorf("readers see %v by partition, want 20 of each", got)
+		// A resolver dies in the middle of the second repair, before the marker and behind it.
+		r.killedWhileCommitting(second, "kafka/before-repair")
+		if got := r.perPartition(); got[1] != 20 {
+			t.Errorf("readers see %v by partition, want 20 of the torn one", got)
+		}
+		r.killedWhileCommitting(second, "kafka/after-repair")
+		if p := r.finish(s.Commit, second); p.Verdict != participant.Committed {
+			t.Errorf("proof %+v; want committed", p)
+		}
+		if got := r.perPartition(); got[0] != 30 || got[1] != 30 {
+			t.Errorf("readers see %v by partition, want 30 of each", got)
 		}
 		next := both(6)
 		if b, err := decode(next); err != nil || b.TxnID != torn.TxnID || b.Epoch != torn.Epoch+1 {
@@ -217,11 +231,11 @@ func TestRealBroker_TornCommit(t *testing.T) {
 		}
 		// What the repaired slot carries now is decided by its own decision.
 		r.sameFromAnywhere(h, participant.Committed)
-		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
+		if got := r.perPartition(); got[0] != 30 || got[1] != 30 {
 			t.Errorf("readers see %v by partition before the next decision", got)
 		}
 		r.rollback(s, next, participant.RolledBack)
-		if got := r.perPartition(); got[0] != 20 || got[1] != 20 {
+		if got := r.perPartition(); got[0] != 30 || got[1] != 30 {
 			t.Errorf("readers see %v by partition after the next was rolled back", got)
 		}
 	})
