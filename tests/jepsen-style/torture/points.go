@@ -19,7 +19,8 @@ func elsewhere() map[string]string {
 	return map[string]string{
 		"kafka/before-repair":    "a broker that dies at the right moment tears a commit, but cannot be made to; the tests of adapters/kafka crash there",
 		"kafka/after-repair":     "a broker that dies at the right moment tears a commit, but cannot be made to; the tests of adapters/kafka crash there",
-		"kafka/before-loss-note": "nothing is lost in this run; the tests of adapters/kafka crash there",
+		"kafka/before-loss-note": "retention deletes nothing in this run; the tests of adapters/kafka crash there",
+		"kafka/after-loss-note":  "retention deletes nothing in this run; the tests of adapters/kafka crash there",
 	}
 }
 
