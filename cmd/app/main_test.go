@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/unisink/unisink/cmd/app"
+	"github.com/unisink/unisink/internal/services/servicestest"
 )
 
 var update = flag.Bool("update", false, "rewrite golden output from what the commands print")
@@ -18,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite golden output from what the com
 // TestMain makes this test binary the unisink command too: it stands in PATH under that name, for
 // scripts and for tests that start processes.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"unisink": unisink})
+	testscript.Main(servicestest.Main(m), map[string]func(){"unisink": unisink})
 }
 
 func unisink() {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -44,6 +45,7 @@ type lab struct {
 	nodes   []*node
 	client  *participant.Client
 	admin   *kafka.Admin
+	tag     string // tells this run's topics and pipelines from those of others on the same brokers
 }
 
 type node struct {
@@ -54,7 +56,7 @@ type node struct {
 
 // inLab runs f with everything started. Whatever happens, no process is left, and no temporary directory.
 func inLab(ctx context.Context, c LabConfig, f func(l *lab) error) (err error) {
-	l := &lab{c: c, dir: c.Dir, brokers: c.Brokers}
+	l := &lab{c: c, dir: c.Dir, brokers: c.Brokers, tag: strconv.FormatInt(time.Now().UnixMilli()%1e8, 36)}
 	if l.dir == "" {
 		if l.dir, err = os.MkdirTemp("", "unisink-bench-"); err != nil {
 			return fmt.Errorf("make a directory to measure in: %w", err)
@@ -207,6 +209,9 @@ func (l *lab) leader(ctx context.Context) (*node, error) {
 		}
 	}
 }
+
+// name tells a topic or pipeline from those of other runs.
+func (l *lab) name(base string) string { return base + "-" + l.tag }
 
 // topic makes an empty topic whose data goes soon after the topic.
 func (l *lab) topic(ctx context.Context, name string, partitions int) error {

@@ -53,6 +53,9 @@ func (c PipelineConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("an epoch of %s is too short; at least 20ms, or 0 for none", e))
 		}
 	}
+	if c.Latency != 0 && c.Latency < windowSize {
+		errs = append(errs, fmt.Errorf("%s to watch the delay are too short for a window of %s to end", c.Latency, windowSize))
+	}
 	if len(c.Jobs) == 0 || len(c.Epochs) == 0 {
 		errs = append(errs, errors.New("nothing is left to measure"))
 	}
@@ -95,7 +98,7 @@ func Pipeline(ctx context.Context, c PipelineConfig) (rows []PipelineRow, err er
 			}
 		}
 		rows = m.rows()
-		return nil
+		return l.admin.DeleteTopic(ctx, m.inputTopic())
 	})
 	return rows, err
 }
@@ -107,18 +110,16 @@ type measurement struct {
 	at  func(n int) int64   // event times of the input
 }
 
-const inputTopic = "bench-input"
+// inputTopic is read by every pass.
+func (m *measurement) inputTopic() string { return m.lab.name("bench-input") }
 
 // input writes the records that every pass reads.
 func (m *measurement) input(ctx context.Context) error {
 	m.lab.say("writing %d records of %d bytes", m.c.Records, recordBytes)
-	if err := m.lab.admin.DeleteTopic(ctx, inputTopic); err != nil {
+	if err := m.lab.topic(ctx, m.inputTopic(), m.c.Settings.Partitions); err != nil {
 		return err
 	}
-	if err := m.lab.topic(ctx, inputTopic, m.c.Settings.Partitions); err != nil {
-		return err
-	}
-	w, err := load(m.lab.brokers, inputTopic, m.c.Settings.Compression, -1)
+	w, err := load(m.lab.brokers, m.inputTopic(), m.c.Settings.Compression, -1)
 	if err != nil {
 		return err
 	}
@@ -146,7 +147,7 @@ func (m *measurement) pass(ctx context.Context, pass int) error {
 				m.got[kind(job, epoch)] = f
 			}
 			t := task{
-				Name: fmt.Sprintf("%s-t%d", kind(job, epoch), pass+1), Job: job, From: inputTopic, Epoch: epoch, Bounded: true, Settings: m.c.Settings,
+				Name: m.lab.name(fmt.Sprintf("%s-t%d", kind(job, epoch), pass+1)), Job: job, From: m.inputTopic(), Epoch: epoch, Bounded: true, Settings: m.c.Settings,
 			}
 			if err := m.throughput(ctx, t, f); err != nil {
 				return err
@@ -156,7 +157,7 @@ func (m *measurement) pass(ctx context.Context, pass int) error {
 			if m.c.Latency == 0 {
 				continue
 			}
-			t.Name, t.Bounded = fmt.Sprintf("%s-l%d", kind(job, epoch), pass+1), false
+			t.Name, t.Bounded = m.lab.name(fmt.Sprintf("%s-l%d", kind(job, epoch), pass+1)), false
 			t.From = t.Name + "-in"
 			if err := m.latency(ctx, t, f); err != nil {
 				return err

@@ -89,13 +89,13 @@ func Recover(ctx context.Context, c RecoverConfig) (rows []RecoverRow, err error
 	err = inLab(ctx, c.Lab, func(l *lab) error {
 		r := &recovery{
 			lab: l, c: c, eye: newEye(c.Settings.Partitions), visible: map[string][]float64{}, unblocked: map[string][]float64{},
-			task: task{Name: "recover", Job: JobPass, From: "recover-in", Epoch: c.Epoch, Settings: c.Settings},
+			task: task{Name: l.name("recover"), Job: JobPass, From: l.name("recover-in"), Epoch: c.Epoch, Settings: c.Settings},
 		}
 		if err := r.run(ctx); err != nil {
 			return err
 		}
 		rows = r.rows()
-		return nil
+		return errors.Join(l.admin.DeleteTopic(ctx, r.task.From), l.admin.DeleteTopic(ctx, r.task.Name))
 	})
 	return rows, err
 }
