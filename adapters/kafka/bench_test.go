@@ -13,10 +13,15 @@ import (
 )
 
 // BenchmarkSinkWrite writes batches of 500 records of 100 bytes, 100,000 to an epoch, into a
-// broker that stores nothing.
+// broker that stores nothing; with the header that names the epoch, and without.
 func BenchmarkSinkWrite(b *testing.B) {
+	b.Run("stamped", func(b *testing.B) { sinkWrite(b, "") })
+	b.Run("unstamped", func(b *testing.B) { sinkWrite(b, NoEpochHeader) })
+}
+
+func sinkWrite(b *testing.B, header string) {
 	br := broker(b, devkafka.Config{Topics: map[string]int{"totals": 3}, Options: []kfake.Opt{kfake.BlackholeProduce()}})
-	s, err := NewSink(SinkConfig{Brokers: []string{br.Addr()}, Topic: "totals", Compression: CompressionNone})
+	s, err := NewSink(SinkConfig{Brokers: []string{br.Addr()}, Topic: "totals", Compression: CompressionNone, EpochHeader: header})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (s *Source) Open(ctx context.Context, from []stream.Position) error {
 	}
 	s.client, s.looked = cl, time.Now()
 	if s.cfg.Group != "" {
-		s.lag = newLag(s.at, cl, s.cfg.Group)
+		s.lag = newLag(s.at, cl, s.cfg.Group) //nolint:contextcheck // it outlives the call that opens it, and ends by stop
 	}
 	return nil
 }

@@ -188,12 +188,11 @@ func (r *rig) poll(s *Source, records, partitions int) (values []string, at map[
 }
 
 // TestRealBroker_OlderLine runs on Kafka 3.9.1: transaction version 1, where the epoch does not change
-// from one transaction to the next by itself.
+// from one transaction to the next by itself. Nothing runs beside it: the kit counts goroutines.
 func TestRealBroker_OlderLine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs a real broker; left out by -short")
 	}
-	t.Parallel()
 	addrs := servicestest.OwnKafka(t, services.KafkaConfig{Version: services.KafkaOlder}).Addrs()
 	t.Run("T2/the largest time-out is still a time-out here", func(t *testing.T) {
 		r := realRig(t, addrs, nil)
