@@ -72,3 +72,21 @@ func ExampleEpochOf() {
 	// 7 12 true
 	// false
 }
+
+// Headers are others' bytes: what is read as an epoch is written as one.
+func FuzzEpochOf(f *testing.F) {
+	for _, seed := range []string{"7.12", "0.0", "18446744073709551615.1", "7", "7.", ".1", "+1.2", "7.12.3", ""} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		g, n, ok := EpochOf(&stream.Record{Headers: []stream.Header{{Key: EpochHeader, Value: value}}})
+		if !ok {
+			return
+		}
+		stamp := stampOf("", participant.BranchName{Generation: g, N: n})
+		g2, n2, ok := EpochOf(&stream.Record{Headers: []stream.Header{{Key: stamp[0].Key, Value: stamp[0].Value}}})
+		if !ok || g2 != g || n2 != n {
+			t.Errorf("%q is %d.%d, which is written as %q", value, g, n, stamp[0].Value)
+		}
+	})
+}

@@ -111,3 +111,25 @@ func read(ctx context.Context, addr string) {
 		log.Fatal(err)
 	}
 }
+
+// Secrets are named, never written: where they stand is read at each authentication.
+func ExampleSecurity() {
+	_, err := kafka.NewSink(kafka.SinkConfig{
+		Brokers: []string{"broker:9093"},
+		Topic:   "totals",
+		Security: kafka.Security{
+			TLS:  &kafka.TLS{},
+			SASL: &kafka.SASL{Mechanism: kafka.ScramSHA512, User: "pipeline", Password: "env:KAFKA_PASSWORD"},
+		},
+	})
+	fmt.Println(err)
+	_, err = kafka.NewSink(kafka.SinkConfig{
+		Brokers:  []string{"broker:9093"},
+		Topic:    "totals",
+		Security: kafka.Security{SASL: &kafka.SASL{Mechanism: kafka.Plain, User: "pipeline", Password: "hunter2"}},
+	})
+	fmt.Println(err)
+	// Output:
+	// <nil>
+	// kafka sink: misconfigured: sasl PLAIN: password: a secret is named, not written: as env:NAME or file:PATH
+}
