@@ -34,6 +34,7 @@ type Coordinator struct {
 	sessions *session.Manager
 	// hints is set once sessions hears effects; entries are applied before that, while the node opens.
 	hints    atomic.Pointer[session.Manager]
+	known    atomic.Uint64 // index of the last entry that the log held when the node started
 	finisher *finish.Finisher
 	server   *server.Server
 }
@@ -66,6 +67,7 @@ func New(c Config) (*Coordinator, error) {
 		}
 		return nil, errors.Join(errs...)
 	}
+	co.known.Store(co.node.Status().LastIndex)
 	co.build(client, web)
 	return co, nil
 }
@@ -107,6 +109,20 @@ func listen(addr, whom string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen for %s at %s: %w", whom, addr, err)
 	}
 	return l, nil
+}
+
+// Group says which group the node belongs to, for people.
+func (co *Coordinator) Group() string {
+	if !co.node.Status().Bootstrapped {
+		return "none yet: waits for `unisink cluster bootstrap`"
+	}
+	name := "known once the log is applied"
+	co.node.View(func(m *ledger.Machine) {
+		if ns, _ := m.Namespace(); ns != "" {
+			name = ns
+		}
+	})
+	return name
 }
 
 // Run works until ctx ends or the node must not go on. The order of the end: leading stops, then
@@ -184,7 +200,7 @@ func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
 		m.Effects(effects)
 	}
 	for _, e := range effects {
-		ev := eventlog.Event{Scope: e.Scope, Epoch: e.Epoch, Text: e.Text, Index: index}
+		ev := eventlog.Event{Scope: e.Scope, Epoch: e.Epoch, Text: e.Text, Index: index, Again: index <= co.known.Load()}
 		switch e.Kind {
 		case ledger.EffectDecided:
 			ev.Kind = eventlog.Decided
@@ -220,7 +236,7 @@ func (n node) NodeStatus() server.NodeStatus {
 	s := n.Status()
 	out := server.NodeStatus{
 		ID: n.id, State: s.State, Term: s.Term, LastIndex: s.LastIndex, AppliedIndex: s.AppliedIndex,
-		SnapshotIndex: s.SnapshotIndex, Bootstrapped: s.Bootstrapped, Voters: s.Voters,
+		SnapshotIndex: s.SnapshotIndex, Bootstrapped: s.Bootstrapped, Voters: s.Voters, RaftAddress: n.RaftAddress(),
 	}
 	if !s.Bootstrapped {
 		out.State = "not bootstrapped"

@@ -35,6 +35,8 @@ type RunContext struct {
 	TLS         *tls.Config
 	NoWait      bool
 	FromScratch bool
+	// AllowChanged: a changed specification is accepted.
+	AllowChanged bool
 	// Timeout bounds a question to the coordinator, as --timeout says.
 	Timeout time.Duration
 	Logger  *slog.Logger

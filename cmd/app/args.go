@@ -1,6 +1,7 @@
 package app
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -52,7 +53,8 @@ func normalise(root *cli.App, args []string) ([]string, error) {
 	out := append([]string{path[0]}, front...)
 	out = append(out, path[1:]...)
 	out = append(out, flags...)
-	if len(positional) > 0 {
+	// With an argument the parser would look for a help topic of that name.
+	if len(positional) > 0 && !slices.Contains(flags, "--help") && !slices.Contains(flags, "-h") {
 		out = append(out, "--")
 		out = append(out, positional...)
 	}

@@ -17,7 +17,7 @@ func TestFlagsMayStandAnywhere(t *testing.T) {
 		{"unisink epoch list orders --limit 3 --in-doubt", "unisink epoch list --limit 3 --in-doubt -- orders"},
 		{"unisink run orders --from a --no-wait", "unisink run orders --from a --no-wait"},
 		{"unisink txn show -- -odd-id --limit", "unisink txn show -- -odd-id --limit"},
-		{"unisink pipeline show orders --help", "unisink pipeline show --help -- orders"},
+		{"unisink pipeline show orders --help", "unisink pipeline show --help"},
 		{"unisink pipeline list --nope x", "unisink pipeline list --nope -- x"},
 		{"unisink nope pipeline list", "unisink -- nope pipeline list"},
 		{"unisink version --", "unisink version"},

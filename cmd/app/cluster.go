@@ -74,6 +74,13 @@ func (a *app) bootstrap(c *cli.Context) error {
 	// The first node is asked, and no other: which one it is must not depend on who answers.
 	first := req.Nodes[0]
 	return a.withClientAt(c, []string{first.ClientAddress}, func(ctx context.Context, cl *participant.Client) error {
+		secure, err := clientTLS(c)
+		if err != nil {
+			return err
+		}
+		if err := checkNodes(ctx, secure, req.Nodes); err != nil {
+			return err
+		}
 		req.Meta = cl.NewMeta()
 		if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
 			return fmt.Errorf("bootstrap by node %s at %s: %w", first.Id, first.ClientAddress, err)
@@ -82,6 +89,28 @@ func (a *app) bootstrap(c *cli.Context) error {
 			return [][]string{{"NAMESPACE", "NODES"}, {namespace, fmt.Sprint(len(req.Nodes))}}
 		})
 	})
+}
+
+// checkNodes asks every node that is to be bootstrapped who and where it is: a wrong address could
+// not be mended afterwards. What nodes that have a group already make of it, they say themselves.
+func checkNodes(ctx context.Context, secure *tls.Config, nodes []*unisinkv1.Node) error {
+	seen := map[string]bool{}
+	for _, n := range nodes {
+		if seen[n.Id] {
+			return usagef("node %s is named twice", n.Id)
+		}
+		seen[n.Id] = true
+		st, err := askNode(ctx, secure, n.ClientAddress)
+		switch {
+		case err != nil:
+			return fmt.Errorf("nothing was done, since node %s must be running and does not answer at %s: %w", n.Id, n.ClientAddress, err)
+		case st.GetNode() != n.Id:
+			return usagef("nothing was done: the node at %s is %q, not %q", n.ClientAddress, st.GetNode(), n.Id)
+		case st.GetRaftAddress() != n.RaftAddress && st.GetRaftAddress() != "":
+			return usagef("nothing was done: node %s is reached by other nodes at %s, not at %s", n.Id, st.GetRaftAddress(), n.RaftAddress)
+		}
+	}
+	return nil
 }
 
 // nodeAnswer is what one node said of itself, or why it said nothing.

@@ -80,7 +80,8 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
 	m, err := p.NewMember(ctx, processor.RunConfig{
-		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch, Logger: rc.Logger,
+		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch,
+		AllowChangedSpecification: rc.AllowChanged, Logger: rc.Logger,
 	})
 	if err != nil {
 		return err

@@ -4,11 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
+	"github.com/unisink/unisink/cmd/orders"
 	"github.com/unisink/unisink/internal/fault"
 )
 
@@ -20,8 +25,18 @@ func (a *app) dev() *cli.Command {
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9092", Usage: "`ADDRESS` to serve at"},
 				&cli.StringFlag{Name: "data", Usage: "`DIR` to keep topics in over a graceful stop; in memory by default"},
+				&cli.StringSliceFlag{Name: "topic", Usage: "`NAME[:PARTITIONS]` of a topic to make; 4 partitions by default"},
 			},
 			Action: a.devKafka,
+		},
+		&cli.Command{
+			Name: "orders", Usage: "write made-up orders for `run orders`, until Ctrl-C",
+			Flags: []cli.Flag{
+				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+				&cli.StringFlag{Name: "to", Value: "orders", Usage: "`TOPIC` to write to"},
+				&cli.IntFlag{Name: "rate", Value: 200, Usage: "`ORDERS` per second"},
+			},
+			Action: a.devOrders,
 		},
 		&cli.Command{
 			Name: "faults", Usage: "list the fault points, for a binary built with -tags faults", Hidden: true,
@@ -55,13 +70,67 @@ func (a *app) devKafka(c *cli.Context) error {
 	if err := mayListen(addr); err != nil {
 		return err
 	}
-	b, err := devkafka.Start(devkafka.Config{Addr: addr, DataDir: c.String("data")})
+	topics, err := parseTopics(c.StringSlice("topic"))
+	if err != nil {
+		return err
+	}
+	b, err := devkafka.Start(devkafka.Config{Addr: addr, DataDir: c.String("data"), Topics: topics})
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	fmt.Fprintln(a.out, "embedded Kafka broker at "+b.Addr())
 	<-c.Context.Done()
+	return nil
+}
+
+const defaultPartitions = 4
+
+func parseTopics(list []string) (map[string]int, error) {
+	topics := map[string]int{}
+	for _, text := range list {
+		name, partitions, given := strings.Cut(text, ":")
+		n := defaultPartitions
+		if given {
+			var err error
+			if n, err = strconv.Atoi(partitions); err != nil || n < 1 || n > 1000 {
+				return nil, usagef("--topic %q is not NAME:PARTITIONS with 1 to 1000 partitions", text)
+			}
+		}
+		if name == "" {
+			return nil, usagef("--topic %q has no name", text)
+		}
+		topics[name] = n
+	}
+	return topics, nil
+}
+
+func (a *app) devOrders(c *cli.Context) error {
+	if err := noArgs(c); err != nil {
+		return err
+	}
+	if c.Int("rate") < 1 {
+		return usagef("--rate must be 1 or more")
+	}
+	topic := c.String("to")
+	admin, err := kafka.NewAdmin(kafka.AdminConfig{Brokers: c.StringSlice("brokers")})
+	if err != nil {
+		return withCode(CodeUsage, err)
+	}
+	_, found, err := admin.TopicExists(c.Context, topic)
+	admin.Close()
+	if err != nil {
+		return withCode(CodeNoLeader, err)
+	}
+	if !found {
+		return failf(CodeNotFound, "the brokers at %v have no topic %q; make it (`unisink dev kafka --topic %s`), or name another with --to", c.StringSlice("brokers"), topic, topic)
+	}
+	fmt.Fprintf(a.err, "writing %d orders a second to topic %s; Ctrl-C ends it\n", c.Int("rate"), topic)
+	var count atomic.Int64
+	if err := orders.Generate(c.Context, c.StringSlice("brokers"), topic, c.Int("rate"), &count); err != nil {
+		return err
+	}
+	fmt.Fprintf(a.out, "%d orders written\n", count.Load())
 	return nil
 }
 

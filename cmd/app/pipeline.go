@@ -126,7 +126,20 @@ func (a *app) pipelineStart(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.showDesired(c, name, r.GetPipeline().GetDesired())
+		if err := a.showDesired(c, name, r.GetPipeline().GetDesired()); err != nil {
+			return err
+		}
+		g, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
+		if err != nil {
+			return err
+		}
+		for _, s := range g.GetScopes() {
+			if s.GetHalted() != "" {
+				return failf(CodeHuman, "scope %s is halted and does not run: %s; once that is mended, `unisink pipeline resume %s --why …` lets it go on",
+					scopeText(s.GetScope()), s.GetHalted(), scopeText(s.GetScope()))
+			}
+		}
+		return nil
 	})
 }
 

@@ -18,6 +18,7 @@ func (a *app) run() *cli.Command {
 			Flags: append([]cli.Flag{
 				&cli.BoolFlag{Name: "no-wait", Usage: "give up at once when a living process has the member's name"},
 				&cli.BoolFlag{Name: "from-scratch", Usage: "start from nothing although the pipeline has history"},
+				&cli.BoolFlag{Name: "allow-changed", Usage: "accept that the pipeline was changed since it last ran; state that does not fit is refused all the same"},
 			}, p.Flags...),
 			Action: func(c *cli.Context) error { return a.runPipeline(c, p) },
 		}
@@ -47,7 +48,7 @@ func (a *app) runPipeline(c *cli.Context, p Pipeline) error {
 		return err
 	}
 	err = p.Run(c.Context, RunContext{
-		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"),
+		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"), AllowChanged: c.Bool("allow-changed"),
 		Timeout: c.Duration("timeout"), Logger: log, Out: a.out,
 	})
 	if c.Context.Err() != nil && (errors.Is(err, context.Cause(c.Context)) || errors.Is(err, context.Canceled)) {

@@ -2,12 +2,14 @@ package app
 
 import (
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/coordinator"
 	"github.com/unisink/unisink/coordinator/raftnode"
+	"github.com/unisink/unisink/internal/obs"
 )
 
 func (a *app) serve() *cli.Command {
@@ -60,6 +62,8 @@ func (a *app) serveNode(c *cli.Context) error {
 	if err != nil {
 		return startError(err)
 	}
+	log.InfoContext(c.Context, "serving", obs.Node(cfg.NodeID), slog.String("clients", cfg.ClientBind), slog.String("nodes", cfg.RaftBind),
+		slog.String("group", n.Group()))
 	return n.Run(c.Context)
 }
 

@@ -67,6 +67,8 @@ type Event struct {
 	Text   string
 	Term   uint64
 	Index  uint64 // 0 for what is not in the replicated log
+	// Again: it stood in this node's log when the node started, and is no news to anybody.
+	Again bool
 }
 
 // Log keeps the newest events and hands them to watchers. All methods may be called at once.
@@ -102,6 +104,9 @@ func (l *Log) Add(e Event) {
 
 func (l *Log) write(e Event) {
 	level := e.Kind.level()
+	if e.Again {
+		level = slog.LevelDebug
+	}
 	if !l.log.Enabled(context.Background(), level) {
 		return
 	}

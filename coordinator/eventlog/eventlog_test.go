@@ -83,3 +83,15 @@ func TestEveryKindHasAName(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatTheLogHeldAtTheStartIsNoNews(t *testing.T) {
+	var out bytes.Buffer
+	l := New(4, slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo})))
+	l.Add(Event{Kind: Halted, Text: "long ago", Again: true})
+	if out.Len() != 0 {
+		t.Fatalf("told again at every restart:\n%s", out.String())
+	}
+	if got, _ := l.After(0); len(got) != 1 {
+		t.Fatalf("watchers see %d of 1", len(got))
+	}
+}

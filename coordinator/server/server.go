@@ -79,6 +79,7 @@ type NodeStatus struct {
 	LeaderSilent  time.Duration
 	Bootstrapped  bool
 	Voters        []string
+	RaftAddress   string // as the node advertises it
 }
 
 // Classes tell what an error of Node means for its caller.

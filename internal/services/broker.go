@@ -137,7 +137,8 @@ func (b *Broker) java(name, log string, args ...string) child.Spec {
 	if oldLogging(b.cluster.cfg.Version) {
 		where = "-Dlog4j.configuration=file:" + b.logging()
 	}
-	jvm := []string{where, "-cp", b.cluster.lib + "/*"}
+	// Native libraries that the broker unpacks go with its directory.
+	jvm := []string{where, "-Djava.io.tmpdir=" + b.cluster.dir, "-cp", b.cluster.lib + "/*"}
 	if !b.cluster.cfg.LongRunning {
 		jvm = append(jvm, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 	}

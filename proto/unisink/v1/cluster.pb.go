@@ -258,8 +258,10 @@ type StatusResponse struct {
 	SnapshotIndex uint64 `protobuf:"varint,13,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"`
 	// Milliseconds since the leader was last heard; 0 on the leader.
 	LeaderSilentMs int64 `protobuf:"varint,14,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Where the answering node is reached by other nodes, as it advertises itself.
+	RaftAddress   string `protobuf:"bytes,15,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -390,6 +392,13 @@ func (x *StatusResponse) GetLeaderSilentMs() int64 {
 	return 0
 }
 
+func (x *StatusResponse) GetRaftAddress() string {
+	if x != nil {
+		return x.RaftAddress
+	}
+	return ""
+}
+
 var File_unisink_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_unisink_v1_cluster_proto_rawDesc = "" +
@@ -408,7 +417,7 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12&\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x10.unisink.v1.NodeR\x05nodes\"\x13\n" +
 	"\x11BootstrapResponse\"\x0f\n" +
-	"\rStatusRequest\"\xdb\x03\n" +
+	"\rStatusRequest\"\xfe\x03\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -426,7 +435,8 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"state_hash\x18\f \x01(\tR\tstateHash\x12%\n" +
 	"\x0esnapshot_index\x18\r \x01(\x04R\rsnapshotIndex\x12(\n" +
-	"\x10leader_silent_ms\x18\x0e \x01(\x03R\x0eleaderSilentMs2\x94\x01\n" +
+	"\x10leader_silent_ms\x18\x0e \x01(\x03R\x0eleaderSilentMs\x12!\n" +
+	"\fraft_address\x18\x0f \x01(\tR\vraftAddress2\x94\x01\n" +
 	"\aCluster\x12H\n" +
 	"\tBootstrap\x12\x1c.unisink.v1.BootstrapRequest\x1a\x1d.unisink.v1.BootstrapResponse\x12?\n" +
 	"\x06Status\x12\x19.unisink.v1.StatusRequest\x1a\x1a.unisink.v1.StatusResponseB7Z5github.com/unisink/unisink/proto/unisink/v1;unisinkv1b\x06proto3"
