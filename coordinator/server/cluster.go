@@ -58,7 +58,7 @@ func (c *cluster) Bootstrap(ctx context.Context, req *unisinkv1.BootstrapRequest
 func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (bool, error) {
 	refuse := func(why string) (bool, error) {
 		return false, grpcerr.New(codes.AlreadyExists, grpcerr.Stale,
-			fmt.Sprintf("node %s belongs to a group already, %s; bootstrap is done once, on new nodes", self.ID, why), nil)
+			fmt.Sprintf("node %s belongs to a group already; bootstrap is done once, on new nodes: %s", self.ID, why), nil)
 	}
 	if !self.Bootstrapped {
 		return false, nil
@@ -72,7 +72,7 @@ func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (
 		}
 	})
 	if have != "" && have != namespace {
-		return refuse(fmt.Sprintf("whose namespace is %q", have))
+		return refuse(fmt.Sprintf("the group's namespace is %q", have))
 	}
 	asked := map[string]bool{}
 	missing := 0
@@ -82,16 +82,16 @@ func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (
 		case !found:
 			missing++
 		case k.RaftAddress != n.RaftAddress || k.ClientAddress != n.ClientAddress:
-			return refuse(fmt.Sprintf("in which node %s has other addresses", n.ID))
+			return refuse(fmt.Sprintf("node %s has other addresses in it", n.ID))
 		}
 	}
 	for _, id := range self.Voters {
 		if !asked[id] {
-			return refuse(fmt.Sprintf("to which node %s belongs too", id))
+			return refuse(fmt.Sprintf("node %s belongs to it too", id))
 		}
 	}
 	if len(asked) != len(self.Voters) {
-		return refuse("which has other nodes")
+		return refuse("it has other nodes")
 	}
 	return have != "" && missing == 0, nil
 }
