@@ -145,7 +145,8 @@ func (m *Member) attachRequest() *unisinkv1.AttachRequest {
 		Meta: m.newMeta(), Scope: m.scope(), Member: m.cfg.Member, Instance: m.cfg.Instance,
 		SdkVersion: m.cfg.SDKVersion, Fingerprint: m.cfg.Fingerprint,
 		NoWait: m.cfg.NoWait, FromScratch: m.cfg.FromScratch, AllowChangedSpecification: m.cfg.AllowChangedSpecification,
-		Resources: m.infos, Term: m.links.obeyed(),
+		AllowChangedResources: m.cfg.AllowChangedResources,
+		Resources:             m.infos, Term: m.links.obeyed(),
 		Standing: &unisinkv1.Standing{Phase: unisinkv1.Phase_PHASE_IDLE},
 	}
 	if g := m.generation(); g != nil {

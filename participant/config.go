@@ -42,6 +42,10 @@ type MemberConfig struct {
 	FromScratch bool
 	// AllowChangedSpecification: a changed Fingerprint is accepted.
 	AllowChangedSpecification bool
+	// AllowChangedResources: a resource or input may be another one (directory, database, cluster)
+	// than the scope knows under its name. The scope waits until all that was decided in the old
+	// one is proven; an input is read on at the old one's positions.
+	AllowChangedResources bool
 	// TLS of connections to coordinators; nil means plain text.
 	TLS *tls.Config
 	// Logger; default discards.

@@ -191,6 +191,7 @@ func (g *generation) suspect(ctx context.Context, err error) {
 // retry calls f until it succeeds, ctx ends, or the error is such that trying again changes nothing.
 func (m *Member) retry(ctx context.Context, what, alias string, f func(ctx context.Context) error) error {
 	pause := newResourceBackOff()
+	defer m.troubles.over(what, alias)
 	for attempt := 1; ; attempt++ {
 		err := f(ctx)
 		switch {
@@ -205,6 +206,7 @@ func (m *Member) retry(ctx context.Context, what, alias string, f func(ctx conte
 		if later := (*RetryAfter)(nil); errors.As(err, &later) {
 			wait = max(wait, later.After)
 		}
+		m.troubles.note(what, alias, err)
 		m.log.WarnContext(ctx, "resource not ready, trying again",
 			obs.Command(what), obs.Resource(alias), obs.Attempt(attempt), obs.Next(wait), obs.Err(err))
 		if !route.Sleep(ctx, wait) {

@@ -51,6 +51,7 @@ func refusals() map[string]error {
 		grpcerr.Halted:               ErrHalted,
 		grpcerr.Invalid:              ErrRefused,
 		grpcerr.ChangedSpecification: ErrRefused,
+		grpcerr.ChangedResource:      ErrRefused,
 		grpcerr.Unsupported:          ErrRefused,
 		grpcerr.TooOld:               ErrTooOld,
 		grpcerr.TooNew:               ErrRefused,

@@ -28,7 +28,7 @@ func (g *generation) lane(ctx context.Context, alias string) {
 		if s == nil {
 			return
 		}
-		proof, err := bring(ctx, g.m.log, r, s.vote.Handle, want, false)
+		proof, err := bring(ctx, g.m.log, g.m.troubles, r, s.vote.Handle, want, false)
 		if err != nil {
 			return // the next generation, or the next process, goes on by handle
 		}
@@ -77,12 +77,14 @@ func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *sha
 
 // bring makes a prepared branch end as wanted, again and again until the resource shows a proof.
 // Errors never change the verdict: a time-out, a lost answer, even "fenced" mean that it is asked
-// again, with growing waits. With stopFenced ErrFenced is returned.
-func bring(ctx context.Context, logger *slog.Logger, r Resource, h Handle, want Verdict, stopFenced bool) (Proof, error) {
+// again, with growing waits, which t is told of. With stopFenced ErrFenced is returned.
+func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h Handle, want Verdict, stopFenced bool) (Proof, error) {
 	call, what := r.Commit, "commit"
 	if want == RolledBack {
 		call, what = r.Rollback, "roll back"
 	}
+	trying := what + " branch " + h.Name
+	defer t.over(trying, h.Alias)
 	pause := newResourceBackOff()
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit)
@@ -102,6 +104,7 @@ func bring(ctx context.Context, logger *slog.Logger, r Resource, h Handle, want 
 		if later := (*RetryAfter)(nil); errors.As(err, &later) {
 			wait = max(wait, later.After)
 		}
+		t.note(trying, h.Alias, err)
 		log := logger.WarnContext
 		if errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrUnknownHandle) || errors.Is(err, ErrBug) {
 			log = logger.ErrorContext // a person must act; until then it is in doubt, never given up

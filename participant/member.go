@@ -27,6 +27,7 @@ type Member struct {
 	links  *links
 	infos  []*unisinkv1.ResourceInfo
 
+	troubles *troubles
 	renewing chan struct{} // asks for a renewal now; holds one
 	steps    *steps        // for the driver
 
@@ -56,6 +57,7 @@ func NewMember(cfg MemberConfig, task Task) (*Member, error) {
 	}
 	m := &Member{
 		cfg: cfg, task: task, router: router, links: newLinks(), steps: newSteps(),
+		troubles: &troubles{},
 		renewing: make(chan struct{}, 1),
 	}
 	m.log = cfg.Logger.With(obs.Scope(m.scopeName()), obs.Member(cfg.Member), obs.Instance(cfg.Instance))

@@ -101,6 +101,7 @@ func (m *Member) renewRequest() *unisinkv1.RenewRequest {
 	if g := m.generation(); g != nil {
 		g.report(req)
 	}
+	req.Trouble = m.troubles.String()
 	return req
 }
 
@@ -175,6 +176,9 @@ func (m *Member) Status() Status {
 	m.links.mu.Unlock()
 	if g := m.generation(); g != nil {
 		g.status(&s)
+	}
+	if t := m.troubles.String(); t != "" {
+		s.WaitingFor = t
 	}
 	return s
 }

@@ -127,7 +127,7 @@ func (g *generation) recover(ctx context.Context, alias string, r Resource, o Op
 	}
 	var proofs []*unisinkv1.BranchProof
 	for _, u := range list {
-		proof, err := bring(ctx, g.m.log, r, handleFromWire(u.GetHandle()), Committed, true)
+		proof, err := bring(ctx, g.m.log, g.m.troubles, r, handleFromWire(u.GetHandle()), Committed, true)
 		if err != nil {
 			return proofs, fmt.Errorf("commit epoch %d.%d in %q: %w", u.GetEpoch().GetGeneration(), u.GetEpoch().GetN(), alias, err)
 		}
@@ -166,7 +166,7 @@ func (g *generation) sweep(ctx context.Context, alias string, r Resource, o Open
 		if named || !g.dead(f.Name, alias) {
 			continue
 		}
-		proof, err := bring(ctx, g.m.log, r, f.Handle, RolledBack, true)
+		proof, err := bring(ctx, g.m.log, g.m.troubles, r, f.Handle, RolledBack, true)
 		if err != nil {
 			return fmt.Errorf("roll back %s in %q: %w", f.Name, alias, err)
 		}

@@ -113,7 +113,7 @@ func (c *Client) finishAll(ctx context.Context, txn string, out Outcome, yes []f
 }
 
 func (c *Client) finish(ctx context.Context, txn string, f finishing, want Verdict) error {
-	proof, err := bring(ctx, c.log, f.Resource, f.handle, want, false)
+	proof, err := bring(ctx, c.log, nil, f.Resource, f.handle, want, false)
 	if err != nil {
 		return fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, f.Name, txn, err)
 	}
@@ -141,7 +141,7 @@ func (c *Client) discard(ctx context.Context, branches []TxnBranch, votes []Vote
 		if errors.Is(err, ErrPrepared) {
 			var vote Vote
 			if vote, err = b.Branch.Prepare(ctx); err == nil && vote.Kind == Yes {
-				_, err = bring(ctx, c.log, b.Resource, vote.Handle, RolledBack, false)
+				_, err = bring(ctx, c.log, nil, b.Resource, vote.Handle, RolledBack, false)
 			}
 		}
 		if err != nil {

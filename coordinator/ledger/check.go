@@ -54,7 +54,7 @@ func (m *Machine) checkOnePipeline(p Pipeline) error {
 
 func (m *Machine) checkScope(s *scope) error {
 	p := m.pipelines[s.id.Pipeline]
-	if p == nil && (len(s.epoch) > 0 || !s.restore.IsZero() || s.debts > 0 || s.halted != "") {
+	if p == nil && (len(s.epoch) > 0 || !s.restore.IsZero() || s.debts > 0 || s.halted != "" || len(s.identities) > 0) {
 		return broken("scope %s has no pipeline and more than its generations", s.id)
 	}
 	if err := CheckName("pipeline", s.id.Pipeline, MaxPipeline); err != nil {
@@ -67,6 +67,11 @@ func (m *Machine) checkScope(s *scope) error {
 	}
 	if !slices.IsSortedFunc(s.pinned, Epoch.Compare) {
 		return broken("scope %s: its pinned epochs are out of order", s.id)
+	}
+	for i, r := range s.identities {
+		if r.Identity == "" || r.AllowChanged || i > 0 && s.identities[i-1].ID.Compare(r.ID) >= 0 {
+			return broken("scope %s: the identity of resource %s is empty or out of order", s.id, r.ID)
+		}
 	}
 	for _, e := range append(slices.Clone(s.pinned), s.restore) {
 		if !e.IsZero() && s.restorePoint(e) == nil {

@@ -54,9 +54,13 @@ type OpenGeneration struct {
 	Fingerprint string
 	// FromScratch starts from nothing although there is history.
 	FromScratch bool
+	// Identities of everything that the members write to or read from. Another one than the scope
+	// knows is refused, see ResourceIdentity.
+	Identities []ResourceIdentity
 }
 
-// CloseGeneration ends a generation: nothing of it is decided afterwards.
+// CloseGeneration ends a generation: nothing of it is decided afterwards. With Halt it may also name
+// a generation that is closed, or 0 in a scope that never had one.
 type CloseGeneration struct {
 	Scope      ScopeID
 	Generation Generation

@@ -161,6 +161,16 @@ func (e *encoder) scopeHead(s *scope) {
 	e.num(uint64(s.barren))
 	e.int(s.openAfter)
 	e.text(s.lastRequest)
+	if len(s.identities) == 0 && s.resumed == 0 {
+		return // as it was written before there were these: snapshots carry its hash
+	}
+	e.text("more")
+	e.num(uint64(len(s.identities)))
+	for _, r := range s.identities {
+		e.branchID(r.ID)
+		e.text(r.Identity)
+	}
+	e.num(uint64(s.resumed))
 }
 
 // branch takes the digest of the handle instead of the handle, so that a proof costs the same

@@ -83,12 +83,16 @@ func (w *world) leaderActions(add adder) {
 	if g == nil || !g.Open {
 		return
 	}
+	at := w.at
+	if w.b.old { // else every generation ends, and decides, while it is young
+		at = max(at, g.OpenedAt) + settled
+	}
 	if w.left.closes > 0 {
-		w.propose(add, fmt.Sprintf("close %d", from), w.at, CloseGeneration{Scope: theScope, Generation: from, Cause: "lease"})
+		w.propose(add, fmt.Sprintf("close %d", from), at, CloseGeneration{Scope: theScope, Generation: from, Cause: "lease"})
 	}
 	for n := uint8(g.Final) + 1; n <= w.b.epochs; n++ {
 		if d, name, ok := w.decision(g, n); ok {
-			w.propose(add, name, w.at, d)
+			w.propose(add, name, at, d)
 		}
 	}
 }

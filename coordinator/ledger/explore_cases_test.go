@@ -13,11 +13,11 @@ func cases() []bounds {
 	n := func(short, usual, deep int) int { return deeper(short, usual, deep) }
 	return []bounds{
 		{name: "from nothing", generations: 2, epochs: 1, pool: 2, crashes: 1, closes: 1, sweeps: true, states: n(2000, 0, 0)},
-		{name: "two leaders", ready: true, generations: 2, epochs: 2, pool: 2, crashes: 1, closes: 1, states: n(2000, 30000, 3000000)},
+		{name: "two leaders", ready: true, old: true, generations: 2, epochs: 2, pool: 2, crashes: 1, closes: 1, states: n(2000, 30000, 3000000)},
 		{name: "repeats", ready: true, generations: 2, epochs: 2, pool: 2, repeats: 1, closes: 1, sloppy: true, states: n(2000, 30000, 3000000)},
 		{name: "three generations", ready: true, generations: 3, epochs: 1, pool: 1, crashes: 1, closes: 2, readOnly: true, states: n(2000, 30000, 2000000)},
 		{name: "broken promises", ready: true, generations: 2, epochs: 2, pool: 1, closes: 1, drops: 1, lies: 1, states: n(2500, 30000, 2000000)},
-		{name: "rewind and retire", ready: true, generations: 2, epochs: 2, pool: 1, closes: 1, rewinds: 1, retires: 2, states: n(9000, 30000, 2000000)},
+		{name: "rewind and retire", ready: true, old: true, generations: 2, epochs: 2, pool: 1, closes: 1, rewinds: 1, retires: 2, states: n(9000, 30000, 2000000)},
 		{name: "stop and drain", ready: true, generations: 3, epochs: 2, pool: 1, closes: 1, stops: 3, readOnly: true, states: n(2500, 30000, 2000000)},
 		{name: "delete and make again", ready: true, generations: 2, epochs: 1, pool: 1, closes: 1, removals: 1, sweeps: true, states: n(2500, 30000, 2000000)},
 		{name: "by hand", hand: true, pool: 2, repeats: 1, retires: 2, states: n(3000, 0, 0)},

@@ -26,6 +26,7 @@ type bounds struct {
 	states      int   // the search is cut here; 0: walk it all
 
 	crashes, closes, drops, rewinds, retires, lies, stops, removals uint8 // how often each may happen
+	old                                                             bool  // generations are no longer young when they decide and end
 	sloppy                                                          bool  // leaders propose with whatever votes there are
 	ready                                                           bool  // begin with generation 1 open, its members restored, epoch 1 prepared
 	sweeps                                                          bool  // debts are paid along the way, not at the end only

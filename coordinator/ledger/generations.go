@@ -3,6 +3,7 @@ package ledger
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -28,8 +29,17 @@ func (m *Machine) openGeneration(s *step, c *Command, b OpenGeneration) {
 		s.refuse(Invalid, "a generation of scope %s: %s", b.Scope, bad)
 		return
 	}
+	if bad := checkIdentities(p, &b); bad != "" {
+		s.refuse(Invalid, "a generation of scope %s: %s", b.Scope, bad)
+		return
+	}
+	if other := sc.foreign(p, b.Identities, b.FromScratch); other != "" && !m.unguarded.anyResource {
+		s.refuse(Contradicts, "%s", other)
+		return
+	}
 	if wait := sc.openAfter - c.At; wait > 0 && wait <= barrenWait(sc.barren) {
-		s.refuse(Backoff, "scope %s: %d generations in a row decided nothing, the next may start in %d ms", b.Scope, sc.barren, wait)
+		s.refuse(Backoff, "scope %s: %d generations in a row decided nothing or ended within %d s, the next may start in %d ms",
+			b.Scope, sc.barren, settled/1000, wait)
 		s.RetryAt = sc.openAfter
 		return
 	}
@@ -44,6 +54,7 @@ func (m *Machine) openGeneration(s *step, c *Command, b OpenGeneration) {
 	if b.FromScratch {
 		sc.restore = Epoch{}
 	}
+	sc.know(b.Identities)
 	sc.lastRequest = c.Request
 	m.sealScope(sc)
 	o, _ := m.Reopened(b.Scope)
@@ -133,6 +144,12 @@ func (m *Machine) closeGeneration(s *step, c *Command, b CloseGeneration) {
 		return
 	}
 	newest := sc.newest()
+	if newest == nil && b.Generation == 0 && b.Halt != "" && m.pipelines[b.Scope.Pipeline] != nil {
+		m.halt(s, sc, clip(b.Halt)) // it should have had some
+		sc.lastRequest = c.Request
+		m.sealScope(sc)
+		return
+	}
 	if newest == nil || b.Generation > newest.Generation || b.Generation == 0 {
 		s.refuse(NotFound, "scope %s has no generation %d", b.Scope, b.Generation)
 		return
@@ -165,7 +182,7 @@ func (s *scope) final(g Generation) uint64 {
 }
 
 // close ends an open generation: it leaves a debt for every resource of its members, and counts if
-// it decided nothing. The caller seals the scope.
+// it was barren. The caller seals the scope.
 func (m *Machine) close(s *step, c *Command, sc *scope, g *GenerationRecord, cause string) {
 	must(g.Open, "generation %d of scope %s is closed twice", g.Generation, sc.id)
 	p := m.pipelines[sc.id.Pipeline]
@@ -177,9 +194,22 @@ func (m *Machine) close(s *step, c *Command, sc *scope, g *GenerationRecord, cau
 	s.effect(Effect{Kind: EffectClosed, Scope: sc.id, Epoch: Epoch{Generation: g.Generation, N: g.Final}, Text: cause})
 	// A pipeline that is being stopped opens no next generation, so none has to be delayed. Who
 	// ends a generation on purpose otherwise does count: a cause is text for people.
-	if g.Final == 0 && (p.Desired == Running || p.Desired == Draining) && !m.unguarded.backoff {
+	switch age := g.age(c.At); {
+	case m.unguarded.backoff || p.Desired != Running && p.Desired != Draining:
+	case g.Final == 0 || age < settled:
 		m.countBarren(s, c, sc, cause)
+	case age >= maxBarrenWait: // what it decided while it was young was not in vain
+		sc.barren, sc.openAfter = 0, 0
 	}
+}
+
+// age is how long the generation has been open. When the clock went back, to another leader's, it
+// is not known, and counts as long.
+func (g *GenerationRecord) age(now int64) int64 {
+	if now < g.OpenedAt {
+		return math.MaxInt64
+	}
+	return now - g.OpenedAt
 }
 
 func debtsOf(specs []MemberSpec, members []MemberInstance) []BranchID {
@@ -196,12 +226,14 @@ func debtsOf(specs []MemberSpec, members []MemberInstance) []BranchID {
 	return debts
 }
 
-// countBarren delays the generation after one that decided nothing, and halts after many (P24).
+// countBarren delays the generation after one that decided nothing or ended at once, and halts after
+// many (P24).
 func (m *Machine) countBarren(s *step, c *Command, sc *scope, cause string) {
 	sc.barren++
 	sc.openAfter = c.At + barrenWait(sc.barren)
 	if sc.barren >= MaxBarren {
-		m.halt(s, sc, clip(fmt.Sprintf("%d generations in a row decided nothing; the last was closed because: %s", sc.barren, cause)))
+		m.halt(s, sc, clip(fmt.Sprintf("%d generations in a row decided nothing or ended within %d s; the last was closed because: %s",
+			sc.barren, settled/1000, cause)))
 	}
 }
 
@@ -367,7 +399,10 @@ func (m *Machine) applyDecision(s *step, c *Command, sc *scope, g *GenerationRec
 	}
 	m.editGeneration(sc, g, func() { g.Final = b.Epoch.N })
 	e := m.addEpoch(sc, r)
-	sc.restore, sc.barren, sc.openAfter = b.Epoch, 0, 0
+	sc.restore = b.Epoch
+	if g.age(c.At) >= settled || m.unguarded.youngDecision {
+		sc.barren, sc.openAfter = 0, 0
+	}
 	m.sealScope(sc)
 	s.Final, s.Outcome = g.Final, Committed
 	s.effect(Effect{Kind: EffectDecided, Scope: sc.id, Epoch: b.Epoch, Txn: EpochTxn(sc.id, b.Epoch), Outcome: Committed})

@@ -19,7 +19,7 @@ func TestEachGuardIsMissed(t *testing.T) {
 	again.removals, again.sweeps, again.pool, again.epochs = 1, true, 1, 1
 	rewind.retires, rewind.rewinds, rewind.pool = 2, 1, 1
 	hand = bounds{hand: true, pool: 2, repeats: 1, retires: 2}
-	stale.staleRestore = true
+	stale.staleRestore, stale.old, early.old = true, true, true // a young generation would delay the next
 
 	for _, c := range []struct {
 		name  string
@@ -44,6 +44,8 @@ func TestEachGuardIsMissed(t *testing.T) {
 		{name: "P11/generations counted anew", off: unguarded{reuseGenerations: true}, by: again},
 		{name: "P22/opened against the desired state", off: unguarded{desiredFirst: true}, by: stop},
 		{name: "P24/no back-off", off: unguarded{backoff: true}, story: "P24-poison-record"},
+		{name: "P24/decision of a young generation", off: unguarded{youngDecision: true}, story: "P24-poison-record"},
+		{name: "resource of another identity", off: unguarded{anyResource: true}, story: "restart-elsewhere-is-refused"},
 		{name: "P17/close answers without final", off: unguarded{finalForClose: true}, by: scope},
 	} {
 		t.Run(c.name, func(t *testing.T) {

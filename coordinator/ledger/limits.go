@@ -22,13 +22,18 @@ const (
 	MaxAhead     = 60_000    // ms that a hand-run id may lie ahead of the leader's clock
 	MaxDeadline  = 604800000 // ms until the deadline of an announced transaction: a week
 	AnnounceFor  = 300_000   // ms until the deadline when Announce names none
-	MaxBarren    = 10        // generations in a row without a decision, then the scope halts
+	MaxBarren    = 10        // barren generations in a row, then the scope halts
+	MaxIdentity  = 1024      // bytes of a resource's identity
+
+	// settled is how old, in ms, a generation must be before what it decided says that restarting
+	// helps: with short epochs others have theirs decided before a poison record is met.
+	settled int64 = 2000
 
 	minBarrenWait int64 = 200    // ms
 	maxBarrenWait int64 = 60_000 // ms
 )
 
-// barrenWait is how long the next generation is delayed after n that decided nothing.
+// barrenWait is how long the next generation is delayed after n barren ones.
 func barrenWait(n uint32) int64 {
 	if n == 0 {
 		return 0

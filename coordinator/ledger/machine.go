@@ -54,6 +54,8 @@ type unguarded struct {
 	reuseGenerations bool // a pipeline made again counts from 1
 	desiredFirst     bool // final epochs and openings do not need the desired state
 	backoff          bool // barren generations delay and halt nothing
+	youngDecision    bool // any decision ends the count of barren generations
+	anyResource      bool // a resource of another identity is taken for the old one
 	finalForClose    bool // a close answers with 0
 
 	refused map[string]Result // for rememberRefusals

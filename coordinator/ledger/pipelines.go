@@ -237,6 +237,10 @@ func (m *Machine) changePipeline(s *step, c *Command, old *pipeline, p Pipeline)
 			s.refuse(Busy, "%s of pipeline %q cannot change now: %s", gone, p.Name, why)
 			return
 		}
+		m.each(&p, func(sc *scope) {
+			sc.forget(p.Members, old.Members)
+			m.sealScope(sc)
+		})
 	}
 	p.Revision, p.LastRequest = old.Revision+1, c.Request
 	m.setPipeline(p)
@@ -286,6 +290,7 @@ func (m *Machine) bury(s *scope, request string) []Retired {
 	s.epoch = nil
 	m.trimGenerations(s, func(*GenerationRecord) bool { return true })
 	s.restore, s.pinned, s.halted, s.barren, s.openAfter = Epoch{}, nil, "", 0, 0
+	s.identities = nil
 	s.lastRequest = request
 	m.sealScope(s)
 	return parts

@@ -158,6 +158,14 @@ func (m *Machine) Halted(id ScopeID) string {
 	return ""
 }
 
+// Resumed is the newest generation of the scope when an operator last ended a halt.
+func (m *Machine) Resumed(id ScopeID) Generation {
+	if s := m.scopes[id]; s != nil {
+		return s.resumed
+	}
+	return 0
+}
+
 // Epoch is the record of a decided epoch, while it is kept. Its votes are empty when it is no
 // restore point any longer.
 func (m *Machine) Epoch(id ScopeID, e Epoch) (EpochRecord, bool) {

@@ -70,6 +70,9 @@ func (m *Machine) resume(s *step, c *Command, b Resume) {
 		}
 	}
 	sc.halted, sc.barren, sc.openAfter = "", 0, 0
+	if g := sc.newest(); g != nil {
+		sc.resumed = g.Generation
+	}
 	sc.lastRequest = c.Request
 	m.sealScope(sc)
 }

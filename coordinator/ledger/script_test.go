@@ -11,11 +11,11 @@ import (
 
 // script runs the lines of a scenario:
 //
-//	at 1000                       the leader's clock of what follows
+//	at 1000 · at +2000            the leader's clock of what follows
 //	init, node, raise             the group
 //	put p a:out=kafka b:dir=file [rev=1] [fp=v2] [k=1] [shards=2] [stopped]
 //	delete p 1 · desired p running stopping · reshard p 1 2
-//	open p/0 0 [i=1] [fp=v1] [scratch] [only=a]   instances are a1, b1, ...
+//	open p/0 0 [i=1] [fp=v1] [scratch] [only=a] [is=a/out@id,a/in@id2!]   instances are a1, b1, ...; ! allows the change
 //	close p/0 1 [halt=why]
 //	decide p/0@1.1 a b[ro] [final]    in brackets: ro, thru=1, i=a9, h=name, part=x+y
 //	prove p/0@1.1 a/out committed|rolled-back · thru p/0@1.0 a 1 · sweep p/0 1 a/out
@@ -52,7 +52,11 @@ func (p *script) run(line string) string {
 		}
 	}
 	if verb == "at" {
-		p.at = int64(p.num(0))
+		if strings.HasPrefix(p.arg(0), "+") {
+			p.at += int64(p.num(0))
+		} else {
+			p.at = int64(p.num(0))
+		}
 		return ""
 	}
 	if out, isView := p.view(verb); isView {
@@ -77,7 +81,7 @@ func (p *script) arg(i int) string {
 }
 
 func (p *script) num(i int) uint64 {
-	n, err := strconv.ParseUint(p.arg(i), 10, 64)
+	n, err := strconv.ParseUint(strings.TrimPrefix(p.arg(i), "+"), 10, 64)
 	if err != nil {
 		p.t.Fatalf("word %d of %v is no number", i, p.pos)
 	}
@@ -259,6 +263,14 @@ func (p *script) openGeneration() Body {
 			b.Members = append(b.Members, MemberInstance{Member: m.Name, Instance: m.Name + p.or("i", p.arg(1))})
 		}
 	}
+	for word := range strings.SplitSeq(p.opt["is"], ",") {
+		if at, id, ok := strings.Cut(word, "@"); ok {
+			member, resource, _ := strings.Cut(at, "/")
+			r := ResourceIdentity{ID: BranchID{Member: member, Resource: resource}}
+			r.Identity, r.AllowChanged = strings.TrimSuffix(id, "!"), strings.HasSuffix(id, "!")
+			b.Identities = append(b.Identities, r)
+		}
+	}
 	return b
 }
 
@@ -355,6 +367,12 @@ func (p *script) showScope(b *strings.Builder, id ScopeID) {
 		return
 	}
 	fmt.Fprintf(b, "scope %s from %s barren=%d after=%d", s.ID, s.RestorePoint, s.Barren, s.OpenAfter)
+	for _, r := range s.Identities {
+		fmt.Fprintf(b, " %s@%s", r.ID, r.Identity)
+	}
+	if s.Resumed != 0 {
+		fmt.Fprintf(b, " resumed=%d", s.Resumed)
+	}
 	if s.Halted != "" {
 		fmt.Fprintf(b, " halted: %s", s.Halted)
 	}

@@ -23,6 +23,8 @@ type scope struct {
 	barren      uint32
 	openAfter   int64
 	lastRequest string
+	identities  []ResourceIdentity // by id; replaced, never changed in place
+	resumed     Generation
 	sum         uint64 // digest of the head
 }
 
@@ -142,6 +144,7 @@ func (s *scope) view() Scope {
 	v := Scope{
 		ID: s.id, RestorePoint: s.restore, Pinned: s.pinned, Halted: s.halted,
 		Barren: s.barren, OpenAfter: s.openAfter, LastRequest: s.lastRequest,
+		Identities: s.identities, Resumed: s.resumed,
 	}
 	if len(s.gens) > 0 {
 		v.Generations = make([]GenerationRecord, len(s.gens))
@@ -235,6 +238,7 @@ func (m *Machine) fillScope(v *Scope) error {
 	s := &scope{
 		id: v.ID, restore: v.RestorePoint, pinned: v.Pinned, halted: v.Halted,
 		barren: v.Barren, openAfter: v.OpenAfter, lastRequest: v.LastRequest,
+		identities: v.Identities, resumed: v.Resumed,
 	}
 	m.scopes[v.ID] = s
 	for _, g := range v.Generations {

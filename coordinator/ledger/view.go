@@ -114,6 +114,16 @@ type MemberInstance struct {
 	Instance string
 }
 
+// ResourceIdentity says what a member's resource or input is, independent of its address. In the
+// scope it is what the newest generation was opened with; an empty one is not known, and not checked.
+type ResourceIdentity struct {
+	ID       BranchID
+	Identity string
+	// AllowChanged, in OpenGeneration alone: another identity than the one kept is accepted, once
+	// everything that was decided in the old resource is proven.
+	AllowChanged bool
+}
+
 // Position says how far one split of a source has been read.
 type Position struct {
 	Resource    string
@@ -199,10 +209,16 @@ type Scope struct {
 	RestorePoint Epoch
 	Pinned       []Epoch
 	Halted       string
-	// Barren counts generations in a row that decided nothing; OpenAfter delays the next, Unix ms.
+	// Barren counts generations in a row that decided nothing or ended at once; OpenAfter delays the
+	// next, Unix ms.
 	Barren      uint32
 	OpenAfter   int64
 	LastRequest string
+	// Identities of the members' resources and inputs, by id.
+	Identities []ResourceIdentity
+	// Resumed is the newest generation when the scope was last resumed. What is said to have been
+	// decided in it or before, and is not here, was weighed then.
+	Resumed Generation
 }
 
 // Txn is a hand-run transaction.

@@ -178,6 +178,7 @@ var commands = [...]stored{
 		text(w, 4, &c.Cause)
 		text(w, 5, &c.Fingerprint)
 		w.flag(6, &c.FromScratch)
+		list(w, 7, &c.Identities, resourceIdentity)
 	}),
 	storedAs(16, func(w *wire, c *ledger.CloseGeneration) {
 		sub(w, 1, &c.Scope, scopeID)

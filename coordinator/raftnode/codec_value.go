@@ -65,6 +65,12 @@ func instance(w *wire, m *ledger.MemberInstance) {
 	text(w, 2, &m.Instance)
 }
 
+func resourceIdentity(w *wire, r *ledger.ResourceIdentity) {
+	sub(w, 1, &r.ID, branchID)
+	text(w, 2, &r.Identity)
+	w.flag(3, &r.AllowChanged)
+}
+
 func handle(w *wire, h *ledger.Handle) {
 	text(w, 1, &h.Kind)
 	w.u32(2, &h.Version)
@@ -156,6 +162,8 @@ func scope(w *wire, s *ledger.Scope) {
 	w.u32(7, &s.Barren)
 	w.i64(8, &s.OpenAfter)
 	text(w, 9, &s.LastRequest)
+	list(w, 10, &s.Identities, resourceIdentity)
+	num(w, 11, &s.Resumed)
 }
 
 func txn(w *wire, t *ledger.Txn) {

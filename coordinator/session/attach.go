@@ -92,6 +92,13 @@ func (s *scope) check(a *stream) error {
 	if err := checkResources(p.Members[i], a.req.GetResources()); err != nil {
 		return err
 	}
+	if !a.req.GetAllowChangedResources() { // else it may have to wait until everything is proven
+		foreign := ""
+		s.r.m.c.Log.View(func(l *ledger.Machine) { foreign = l.Foreign(s.id, identities(a.req), a.req.GetFromScratch()) })
+		if foreign != "" {
+			return refuse(grpcerr.ChangedResource, nil, "%s", foreign)
+		}
+	}
 	if f := a.req.GetFingerprint(); p.Fingerprint != "" && f != p.Fingerprint && !a.req.GetAllowChangedSpecification() {
 		return refuse(grpcerr.ChangedSpecification, nil,
 			"member %s runs specification %q, pipeline %s has %q; run that one, or allow the changed specification", a.req.GetMember(), f, p.Name, p.Fingerprint)
@@ -124,6 +131,18 @@ func checkResources(d ledger.MemberSpec, got []*unisinkv1.ResourceInfo) error {
 		}
 	}
 	return nil
+}
+
+// identities of what a process writes to and reads from.
+func identities(req *unisinkv1.AttachRequest) []ledger.ResourceIdentity {
+	out := make([]ledger.ResourceIdentity, 0, len(req.GetResources()))
+	for _, r := range req.GetResources() {
+		out = append(out, ledger.ResourceIdentity{
+			ID: ledger.BranchID{Member: req.GetMember(), Resource: r.GetName()}, Identity: r.GetIdentity(),
+			AllowChanged: req.GetAllowChangedResources(),
+		})
+	}
+	return out
 }
 
 func names(members []ledger.MemberSpec) string {

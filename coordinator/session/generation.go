@@ -224,11 +224,16 @@ func (s *scope) wasFinal(g ledger.Generation, n uint64) (final bool) {
 
 // close demands the end of the generation. No member hears of it before the entry is applied.
 func (s *scope) close(ctx context.Context, g *generation, cause string) {
+	s.closeHalting(ctx, g, cause, "")
+}
+
+// closeHalting also halts the scope, with that reason if it is not empty.
+func (s *scope) closeHalting(ctx context.Context, g *generation, cause, halt string) {
 	if g.machine != nil {
-		s.obey(ctx, g, g.machine.Close(cause, "", s.now()))
+		s.obey(ctx, g, g.machine.Close(cause, halt, s.now()))
 		return
 	}
-	s.proposeClose(ctx, g, cause, "")
+	s.proposeClose(ctx, g, cause, halt)
 }
 
 func (s *scope) proposeClose(ctx context.Context, g *generation, cause, halt string) {

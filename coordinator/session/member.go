@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/unisink/unisink/coordinator/eventlog"
@@ -26,6 +27,7 @@ type member struct {
 	generation ledger.Generation
 	phase      unisinkv1.Phase
 	lag        int64
+	trouble    string // what it tries in vain, by its last renewal
 	waiters    []*stream
 }
 
@@ -96,7 +98,16 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 	m.generation, m.phase = ledger.Generation(st.GetGeneration()), st.GetPhase()
 	s.push(a, orderWelcome(s.seen.namespace, s.seen.incarnate, s.leaseNow()))
 	s.event(eventlog.MemberAttached, ledger.Epoch{}, m.name, "instance "+m.instance)
-	s.place(ctx, m, st)
+	told, current := newestTold(st), s.gen != nil && s.gen.has(m) && m.generation == s.gen.number
+	lost := s.contradicts(told)
+	if lost && current {
+		s.contradict(ctx, m, told, st) // it hears the close, or is placed should the log say otherwise
+	} else {
+		if lost {
+			s.contradict(ctx, m, told, nil)
+		}
+		s.place(ctx, m, st)
+	}
 	for _, w := range m.waiters {
 		s.tellWaiter(m, w)
 	}
@@ -146,7 +157,7 @@ func (s *scope) lose(m *member, why string) {
 	}
 	s.event(eventlog.MemberLost, ledger.Epoch{}, m.name, why)
 	m.instance, m.stream, m.sawEnd = "", nil, false
-	m.generation, m.phase, m.lag = 0, unisinkv1.Phase_PHASE_UNSPECIFIED, -1
+	m.generation, m.phase, m.lag, m.trouble = 0, unisinkv1.Phase_PHASE_UNSPECIFIED, -1, ""
 }
 
 // drop ends every stream of a name.
@@ -192,11 +203,19 @@ func (s *scope) renew(ctx context.Context, req *unisinkv1.RenewRequest) (*unisin
 		return nil, s.stranger(req.GetMember(), req.GetInstance())
 	}
 	m.lease = time.Now().Add(s.leaseTime())
-	m.lag = req.GetLag()
+	m.lag, m.trouble = req.GetLag(), clip(req.GetTrouble())
 	if g := s.gen; g != nil && g.machine != nil && g.has(m) && uint64(g.number) == req.GetGeneration() {
 		s.obey(ctx, g, g.machine.Work(m.name, req.GetHasWork(), req.GetEnded(), s.now()))
 	}
 	return &unisinkv1.RenewResponse{Lease: s.leaseNow()}, nil
+}
+
+// clip bounds what a member says for people, not inside a letter.
+func clip(text string) string {
+	if len(text) > ledger.MaxText {
+		text = text[:ledger.MaxText]
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 func (m *member) awaits(instance string) bool {

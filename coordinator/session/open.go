@@ -62,7 +62,7 @@ func (s *scope) changedSpecification() (string, bool) {
 
 // open proposes a generation of the processes that hold the members' names, if all are here.
 func (s *scope) open(ctx context.Context, cause string) {
-	if s.seen.halted != "" || len(s.missing()) > 0 {
+	if s.seen.halted != "" || s.claim != nil || len(s.missing()) > 0 {
 		return
 	}
 	b := ledger.OpenGeneration{Scope: s.id, From: s.seen.newest.Generation, Cause: cause, Fingerprint: s.seen.pipeline.Fingerprint}
@@ -74,6 +74,7 @@ func (s *scope) open(ctx context.Context, cause string) {
 		if m.stream.req.GetFromScratch() && !before {
 			b.FromScratch = true
 		}
+		b.Identities = append(b.Identities, identities(m.stream.req)...)
 	}
 	s.proposeSole(ctx, b)
 }
@@ -191,7 +192,7 @@ func (s *scope) waitingFor() string {
 }
 
 func (s *scope) openWaitsFor(g *generation) string {
-	var restoring, away []string
+	var restoring, away, troubled []string
 	for _, gm := range g.members {
 		m := s.members[gm.Member]
 		switch {
@@ -200,16 +201,24 @@ func (s *scope) openWaitsFor(g *generation) string {
 		case !g.ready[gm.Member]:
 			restoring = append(restoring, gm.Member)
 		}
+		if m != nil && m.trouble != "" {
+			troubled = append(troubled, "member "+gm.Member+": "+m.trouble)
+		}
 	}
+	why := strings.Join(troubled, "; ")
 	switch {
 	case g.closing:
 		return fmt.Sprintf("generation %d to be closed: %s", g.number, g.lost)
 	case len(away) > 0:
 		return fmt.Sprintf("%s of scope %s to attach again", plural(away), s.id)
 	case len(restoring) > 0:
-		return fmt.Sprintf("%s of scope %s to be ready in generation %d", plural(restoring), s.id, g.number)
+		waits := fmt.Sprintf("%s of scope %s to be ready in generation %d", plural(restoring), s.id, g.number)
+		if why != "" {
+			waits += "; " + why
+		}
+		return waits
 	}
-	return ""
+	return why
 }
 
 func plural(members []string) string {

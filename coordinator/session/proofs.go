@@ -17,9 +17,11 @@ import (
 // counts as ready; a repeat is harmless.
 func (m *Manager) Ready(ctx context.Context, req *unisinkv1.ReadyRequest) (*unisinkv1.ReadyResponse, error) {
 	id, gen := wire.Scope(req.GetScope()), ledger.Generation(req.GetGeneration())
-	err := m.ask(ctx, id, func(_ context.Context, s *scope) error {
-		_, err := s.entitled(req.GetMember(), req.GetInstance(), gen)
-		return err
+	err := m.ask(ctx, id, func(ctx context.Context, s *scope) error {
+		if _, err := s.entitled(req.GetMember(), req.GetInstance(), gen); err != nil {
+			return err
+		}
+		return s.claimed(ctx, req.GetMember(), req.GetInstance(), committedIn(req.GetProofs())...)
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +69,17 @@ func (s *scope) ready(ctx context.Context, g *generation, name string) {
 // Resolved takes proofs that no vote will carry soon.
 func (m *Manager) Resolved(ctx context.Context, req *unisinkv1.ResolvedRequest) (*unisinkv1.ResolvedResponse, error) {
 	id, gen := wire.Scope(req.GetScope()), ledger.Generation(req.GetGeneration())
-	if err := m.ask(ctx, id, func(_ context.Context, s *scope) error { return s.mayProve(req) }); err != nil {
+	err := m.ask(ctx, id, func(ctx context.Context, s *scope) error {
+		told := committedIn(req.GetProofs())
+		if n := req.GetProvenThrough(); n > 0 {
+			told = append(told, ledger.Epoch{Generation: gen, N: n})
+		}
+		if err := s.claimed(ctx, req.GetMember(), req.GetInstance(), told...); err != nil {
+			return err
+		}
+		return s.mayProve(req)
+	})
+	if err != nil {
 		return nil, err
 	}
 	bodies := proofsOf(id, req.GetProofs())
@@ -80,7 +92,7 @@ func (m *Manager) Resolved(ctx context.Context, req *unisinkv1.ResolvedRequest) 
 	if err := m.record(ctx, req.GetMeta(), bodies); err != nil {
 		return nil, err
 	}
-	err := m.ask(ctx, id, func(ctx context.Context, s *scope) error {
+	err = m.ask(ctx, id, func(ctx context.Context, s *scope) error {
 		n := req.GetProvenThrough()
 		if g := s.gen; g != nil && g.number == gen && g.machine != nil && n > 0 {
 			s.obey(ctx, g, g.machine.Proven(req.GetMember(), n, s.now()))

@@ -155,6 +155,11 @@ func (s *scope) vote(ctx context.Context, req *unisinkv1.VoteRequest) (g *genera
 	if err != nil {
 		return nil, false, err
 	}
+	if n := v.GetProvenThrough(); n > g.final {
+		if err := s.claimed(ctx, req.GetMember(), req.GetInstance(), ledger.Epoch{Generation: g.number, N: n}); err != nil {
+			return nil, false, err
+		}
+	}
 	if g.machine == nil && demandsClose(v.GetKind()) {
 		s.failBeforeStart(ctx, g, req.GetMember(), v)
 		return g, false, nil

@@ -43,6 +43,7 @@ type scope struct {
 	gen     *generation // the open generation, nil when none is
 	flying  int         // proposals on their way
 	next    turn
+	claim   *claim // a decision that a member was told and the ledger does not have
 	waiting string // what the scope waits for, empty while it runs
 	// When the ledger was read last, and when an epoch was decided last.
 	lookedAt, decidedAt time.Time
@@ -131,6 +132,7 @@ func (s *scope) step(ctx context.Context) {
 	s.expire(ctx, now)
 	s.revalidate(ctx)
 	s.stepGeneration(ctx, now)
+	s.stepClaim(ctx, now)
 	if s.gen == nil {
 		s.stepClosed(ctx, now)
 	}
@@ -139,7 +141,7 @@ func (s *scope) step(ctx context.Context) {
 
 // idle reports that nothing would be lost with the actor.
 func (s *scope) idle() bool {
-	if s.gen != nil || s.flying > 0 || s.seen.found && ending(s.seen.pipeline.Desired) {
+	if s.gen != nil || s.flying > 0 || s.claim != nil || s.seen.found && ending(s.seen.pipeline.Desired) {
 		return false
 	}
 	for _, m := range s.members {
@@ -162,6 +164,9 @@ func (s *scope) nextWake() time.Time {
 		if m.instance != "" {
 			earlier(m.lease)
 		}
+	}
+	if c := s.claim; c != nil && c.again.After(time.Now()) {
+		earlier(c.again)
 	}
 	if g := s.gen; g != nil {
 		if g.machine != nil {

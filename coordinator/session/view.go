@@ -14,7 +14,8 @@ type Status struct {
 	Leads bool
 	// Members that the pipeline declares, in its order.
 	Members []MemberStatus
-	// WaitingFor says what the scope waits for before it can run; empty while it runs.
+	// WaitingFor says what the scope waits for before it can run; while it runs, what its members
+	// try in vain.
 	WaitingFor string
 	// RoundsOpen are ordered and not decided; OldestRound is the age of the oldest.
 	RoundsOpen  int
@@ -81,6 +82,8 @@ func (s *scope) memberStatus(name string, now time.Time) MemberStatus {
 	switch {
 	case m.stream == nil:
 		st.WaitingFor = "the process to attach again"
+	case m.trouble != "":
+		st.WaitingFor = m.trouble
 	case st.Phase != phaseName(unisinkv1.Phase_PHASE_RUNNING):
 		st.WaitingFor = s.waiting
 	case len(m.waiters) > 0:

@@ -56,6 +56,7 @@ func TestOverTheWireAKilledProcessIsReplacedAtOnce(t *testing.T) {
 		if reason, _ := grpcerr.Reason(err); reason != grpcerr.Fenced {
 			t.Errorf("vote of a stranger: %v", err)
 		}
+		time.Sleep(2 * time.Second) // of the bubble: what ends younger is delayed (P24)
 		second, conn2 := process(t, lis)
 		waiting, err := second.Attach(t.Context(), attachRequest("all", "b"))
 		if err != nil {

@@ -27,6 +27,8 @@ const (
 	Halted = "HALTED"
 	// ChangedSpecification: the caller runs another specification than the pipeline's.
 	ChangedSpecification = "CHANGED_SPECIFICATION"
+	// ChangedResource: a resource or input of the caller is another one than the scope knows under its name.
+	ChangedResource = "CHANGED_RESOURCE"
 	// OutcomeUnknown: the change may or may not have been made; ask again with the same request id.
 	OutcomeUnknown = "OUTCOME_UNKNOWN"
 	// Stale: the state that the request names is not the one found; read again, then decide.

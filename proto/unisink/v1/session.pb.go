@@ -271,8 +271,11 @@ type AttachRequest struct {
 	FromScratch bool `protobuf:"varint,11,opt,name=from_scratch,json=fromScratch,proto3" json:"from_scratch,omitempty"`
 	// A changed fingerprint is accepted.
 	AllowChangedSpecification bool `protobuf:"varint,12,opt,name=allow_changed_specification,json=allowChangedSpecification,proto3" json:"allow_changed_specification,omitempty"`
-	unknownFields             protoimpl.UnknownFields
-	sizeCache                 protoimpl.SizeCache
+	// Resources may have another identity than the scope knows them by, once all that was decided in the old
+	// ones is proven.
+	AllowChangedResources bool `protobuf:"varint,13,opt,name=allow_changed_resources,json=allowChangedResources,proto3" json:"allow_changed_resources,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *AttachRequest) Reset() {
@@ -385,6 +388,13 @@ func (x *AttachRequest) GetFromScratch() bool {
 func (x *AttachRequest) GetAllowChangedSpecification() bool {
 	if x != nil {
 		return x.AllowChangedSpecification
+	}
+	return false
+}
+
+func (x *AttachRequest) GetAllowChangedResources() bool {
+	if x != nil {
+		return x.AllowChangedResources
 	}
 	return false
 }
@@ -1468,7 +1478,9 @@ type RenewRequest struct {
 	// A source has reached its end.
 	Ended bool `protobuf:"varint,6,opt,name=ended,proto3" json:"ended,omitempty"`
 	// Records between the source's position and its end; -1 when unknown.
-	Lag           int64 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`
+	Lag int64 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`
+	// What the member tries in vain, in one sentence for people; empty when nothing.
+	Trouble       string `protobuf:"bytes,8,opt,name=trouble,proto3" json:"trouble,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1550,6 +1562,13 @@ func (x *RenewRequest) GetLag() int64 {
 		return x.Lag
 	}
 	return 0
+}
+
+func (x *RenewRequest) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
 }
 
 type RenewResponse struct {
@@ -2315,7 +2334,7 @@ const file_unisink_v1_session_proto_rawDesc = "" +
 	"\x14newest_barrier_final\x18\x04 \x01(\bR\x12newestBarrierFinal\x12%\n" +
 	"\x0enewest_outcome\x18\x05 \x01(\x04R\rnewestOutcome\x12%\n" +
 	"\x0eproven_through\x18\x06 \x01(\x04R\rprovenThrough\x12&\n" +
-	"\x05votes\x18\a \x03(\v2\x10.unisink.v1.VoteR\x05votes\"\xcf\x03\n" +
+	"\x05votes\x18\a \x03(\v2\x10.unisink.v1.VoteR\x05votes\"\x87\x04\n" +
 	"\rAttachRequest\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12'\n" +
 	"\x05scope\x18\x02 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x16\n" +
@@ -2330,7 +2349,8 @@ const file_unisink_v1_session_proto_rawDesc = "" +
 	"\x04term\x18\n" +
 	" \x01(\x04R\x04term\x12!\n" +
 	"\ffrom_scratch\x18\v \x01(\bR\vfromScratch\x12>\n" +
-	"\x1ballow_changed_specification\x18\f \x01(\bR\x19allowChangedSpecification\"\xb4\x04\n" +
+	"\x1ballow_changed_specification\x18\f \x01(\bR\x19allowChangedSpecification\x126\n" +
+	"\x17allow_changed_resources\x18\r \x01(\bR\x15allowChangedResources\"\xb4\x04\n" +
 	"\x05Order\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12/\n" +
 	"\awelcome\x18\x02 \x01(\v2\x13.unisink.v1.WelcomeH\x00R\awelcome\x12/\n" +
@@ -2414,7 +2434,7 @@ const file_unisink_v1_session_proto_rawDesc = "" +
 	"generation\x12\x14\n" +
 	"\x05parts\x18\x02 \x03(\tR\x05parts\"4\n" +
 	"\tVoteAgain\x12'\n" +
-	"\x05stamp\x18\x01 \x01(\v2\x11.unisink.v1.StampR\x05stamp\"\xce\x01\n" +
+	"\x05stamp\x18\x01 \x01(\v2\x11.unisink.v1.StampR\x05stamp\"\xe8\x01\n" +
 	"\fRenewRequest\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x16\n" +
 	"\x06member\x18\x02 \x01(\tR\x06member\x12\x1a\n" +
@@ -2424,7 +2444,8 @@ const file_unisink_v1_session_proto_rawDesc = "" +
 	"generation\x12\x19\n" +
 	"\bhas_work\x18\x05 \x01(\bR\ahasWork\x12\x14\n" +
 	"\x05ended\x18\x06 \x01(\bR\x05ended\x12\x10\n" +
-	"\x03lag\x18\a \x01(\x03R\x03lag\"8\n" +
+	"\x03lag\x18\a \x01(\x03R\x03lag\x12\x18\n" +
+	"\atrouble\x18\b \x01(\tR\atrouble\"8\n" +
 	"\rRenewResponse\x12'\n" +
 	"\x05lease\x18\x01 \x01(\v2\x11.unisink.v1.LeaseR\x05lease\"\x8a\x02\n" +
 	"\fReadyRequest\x12$\n" +

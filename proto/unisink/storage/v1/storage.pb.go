@@ -1532,6 +1532,7 @@ type OpenGeneration struct {
 	Cause         string                 `protobuf:"bytes,4,opt,name=cause,proto3" json:"cause,omitempty"`
 	Fingerprint   string                 `protobuf:"bytes,5,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`
 	FromScratch   bool                   `protobuf:"varint,6,opt,name=from_scratch,json=fromScratch,proto3" json:"from_scratch,omitempty"`
+	Identities    []*ResourceIdentity    `protobuf:"bytes,7,rep,name=identities,proto3" json:"identities,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1608,6 +1609,75 @@ func (x *OpenGeneration) GetFromScratch() bool {
 	return false
 }
 
+func (x *OpenGeneration) GetIdentities() []*ResourceIdentity {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
+// ResourceIdentity says what a member's resource or input is, independent of its address.
+type ResourceIdentity struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       *BranchID              `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Identity string                 `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
+	// In OpenGeneration alone: another identity than the one kept is accepted.
+	AllowChanged  bool `protobuf:"varint,3,opt,name=allow_changed,json=allowChanged,proto3" json:"allow_changed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResourceIdentity) Reset() {
+	*x = ResourceIdentity{}
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResourceIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResourceIdentity) ProtoMessage() {}
+
+func (x *ResourceIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResourceIdentity.ProtoReflect.Descriptor instead.
+func (*ResourceIdentity) Descriptor() ([]byte, []int) {
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ResourceIdentity) GetId() *BranchID {
+	if x != nil {
+		return x.Id
+	}
+	return nil
+}
+
+func (x *ResourceIdentity) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *ResourceIdentity) GetAllowChanged() bool {
+	if x != nil {
+		return x.AllowChanged
+	}
+	return false
+}
+
 type CloseGeneration struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Scope         *ScopeID               `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -1620,7 +1690,7 @@ type CloseGeneration struct {
 
 func (x *CloseGeneration) Reset() {
 	*x = CloseGeneration{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1632,7 +1702,7 @@ func (x *CloseGeneration) String() string {
 func (*CloseGeneration) ProtoMessage() {}
 
 func (x *CloseGeneration) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[17]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1645,7 +1715,7 @@ func (x *CloseGeneration) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CloseGeneration.ProtoReflect.Descriptor instead.
 func (*CloseGeneration) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{17}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CloseGeneration) GetScope() *ScopeID {
@@ -1691,7 +1761,7 @@ type Handle struct {
 
 func (x *Handle) Reset() {
 	*x = Handle{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1703,7 +1773,7 @@ func (x *Handle) String() string {
 func (*Handle) ProtoMessage() {}
 
 func (x *Handle) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[18]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1716,7 +1786,7 @@ func (x *Handle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Handle.ProtoReflect.Descriptor instead.
 func (*Handle) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{18}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Handle) GetKind() string {
@@ -1781,7 +1851,7 @@ type Position struct {
 
 func (x *Position) Reset() {
 	*x = Position{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1863,7 @@ func (x *Position) String() string {
 func (*Position) ProtoMessage() {}
 
 func (x *Position) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[19]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1876,7 @@ func (x *Position) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Position.ProtoReflect.Descriptor instead.
 func (*Position) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{19}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Position) GetResource() string {
@@ -1858,7 +1928,7 @@ type StatePart struct {
 
 func (x *StatePart) Reset() {
 	*x = StatePart{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1870,7 +1940,7 @@ func (x *StatePart) String() string {
 func (*StatePart) ProtoMessage() {}
 
 func (x *StatePart) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[20]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1883,7 +1953,7 @@ func (x *StatePart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatePart.ProtoReflect.Descriptor instead.
 func (*StatePart) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{20}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StatePart) GetId() string {
@@ -1938,7 +2008,7 @@ type Prepared struct {
 
 func (x *Prepared) Reset() {
 	*x = Prepared{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2020,7 @@ func (x *Prepared) String() string {
 func (*Prepared) ProtoMessage() {}
 
 func (x *Prepared) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[21]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1963,7 +2033,7 @@ func (x *Prepared) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepared.ProtoReflect.Descriptor instead.
 func (*Prepared) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{21}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Prepared) GetResource() string {
@@ -1994,7 +2064,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2006,7 +2076,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[22]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2019,7 +2089,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{22}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Vote) GetMember() string {
@@ -2076,7 +2146,7 @@ type Decide struct {
 
 func (x *Decide) Reset() {
 	*x = Decide{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2088,7 +2158,7 @@ func (x *Decide) String() string {
 func (*Decide) ProtoMessage() {}
 
 func (x *Decide) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[23]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2101,7 +2171,7 @@ func (x *Decide) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Decide.ProtoReflect.Descriptor instead.
 func (*Decide) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{23}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Decide) GetScope() *ScopeID {
@@ -2142,7 +2212,7 @@ type HandBranch struct {
 
 func (x *HandBranch) Reset() {
 	*x = HandBranch{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2224,7 @@ func (x *HandBranch) String() string {
 func (*HandBranch) ProtoMessage() {}
 
 func (x *HandBranch) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[24]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2167,7 +2237,7 @@ func (x *HandBranch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandBranch.ProtoReflect.Descriptor instead.
 func (*HandBranch) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{24}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *HandBranch) GetResource() string {
@@ -2195,7 +2265,7 @@ type Announce struct {
 
 func (x *Announce) Reset() {
 	*x = Announce{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2277,7 @@ func (x *Announce) String() string {
 func (*Announce) ProtoMessage() {}
 
 func (x *Announce) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[25]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2290,7 @@ func (x *Announce) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Announce.ProtoReflect.Descriptor instead.
 func (*Announce) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{25}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Announce) GetTxn() string {
@@ -2254,7 +2324,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2266,7 +2336,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[26]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2279,7 +2349,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{26}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Commit) GetTxn() string {
@@ -2306,7 +2376,7 @@ type PresumeAbort struct {
 
 func (x *PresumeAbort) Reset() {
 	*x = PresumeAbort{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2388,7 @@ func (x *PresumeAbort) String() string {
 func (*PresumeAbort) ProtoMessage() {}
 
 func (x *PresumeAbort) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[27]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2401,7 @@ func (x *PresumeAbort) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PresumeAbort.ProtoReflect.Descriptor instead.
 func (*PresumeAbort) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{27}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *PresumeAbort) GetTxn() string {
@@ -2359,7 +2429,7 @@ type Proof struct {
 
 func (x *Proof) Reset() {
 	*x = Proof{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2371,7 +2441,7 @@ func (x *Proof) String() string {
 func (*Proof) ProtoMessage() {}
 
 func (x *Proof) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[28]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2384,7 +2454,7 @@ func (x *Proof) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Proof.ProtoReflect.Descriptor instead.
 func (*Proof) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{28}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Proof) GetVerdict() Verdict {
@@ -2420,7 +2490,7 @@ type Resolve struct {
 
 func (x *Resolve) Reset() {
 	*x = Resolve{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2432,7 +2502,7 @@ func (x *Resolve) String() string {
 func (*Resolve) ProtoMessage() {}
 
 func (x *Resolve) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[29]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2445,7 +2515,7 @@ func (x *Resolve) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resolve.ProtoReflect.Descriptor instead.
 func (*Resolve) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{29}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Resolve) GetTxn() string {
@@ -2487,7 +2557,7 @@ type Swept struct {
 
 func (x *Swept) Reset() {
 	*x = Swept{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2499,7 +2569,7 @@ func (x *Swept) String() string {
 func (*Swept) ProtoMessage() {}
 
 func (x *Swept) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[30]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2512,7 +2582,7 @@ func (x *Swept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Swept.ProtoReflect.Descriptor instead.
 func (*Swept) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{30}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Swept) GetScope() *ScopeID {
@@ -2547,7 +2617,7 @@ type Rewind struct {
 
 func (x *Rewind) Reset() {
 	*x = Rewind{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2559,7 +2629,7 @@ func (x *Rewind) String() string {
 func (*Rewind) ProtoMessage() {}
 
 func (x *Rewind) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[31]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2642,7 @@ func (x *Rewind) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rewind.ProtoReflect.Descriptor instead.
 func (*Rewind) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{31}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Rewind) GetScope() *ScopeID {
@@ -2607,7 +2677,7 @@ type Resume struct {
 
 func (x *Resume) Reset() {
 	*x = Resume{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2619,7 +2689,7 @@ func (x *Resume) String() string {
 func (*Resume) ProtoMessage() {}
 
 func (x *Resume) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[32]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2632,7 +2702,7 @@ func (x *Resume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Resume.ProtoReflect.Descriptor instead.
 func (*Resume) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{32}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Resume) GetScope() *ScopeID {
@@ -2670,7 +2740,7 @@ type Force struct {
 
 func (x *Force) Reset() {
 	*x = Force{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2682,7 +2752,7 @@ func (x *Force) String() string {
 func (*Force) ProtoMessage() {}
 
 func (x *Force) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[33]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2695,7 +2765,7 @@ func (x *Force) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Force.ProtoReflect.Descriptor instead.
 func (*Force) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{33}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Force) GetTxn() string {
@@ -2750,7 +2820,7 @@ type Retire struct {
 
 func (x *Retire) Reset() {
 	*x = Retire{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2762,7 +2832,7 @@ func (x *Retire) String() string {
 func (*Retire) ProtoMessage() {}
 
 func (x *Retire) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[34]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2775,7 +2845,7 @@ func (x *Retire) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Retire.ProtoReflect.Descriptor instead.
 func (*Retire) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{34}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Retire) GetKeepForMs() int64 {
@@ -2803,7 +2873,7 @@ type Reshard struct {
 
 func (x *Reshard) Reset() {
 	*x = Reshard{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2885,7 @@ func (x *Reshard) String() string {
 func (*Reshard) ProtoMessage() {}
 
 func (x *Reshard) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[35]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2898,7 @@ func (x *Reshard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reshard.ProtoReflect.Descriptor instead.
 func (*Reshard) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{35}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reshard) GetPipeline() string {
@@ -2861,7 +2931,7 @@ type RaiseFeatureLevel struct {
 
 func (x *RaiseFeatureLevel) Reset() {
 	*x = RaiseFeatureLevel{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2873,7 +2943,7 @@ func (x *RaiseFeatureLevel) String() string {
 func (*RaiseFeatureLevel) ProtoMessage() {}
 
 func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[36]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2886,7 +2956,7 @@ func (x *RaiseFeatureLevel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RaiseFeatureLevel.ProtoReflect.Descriptor instead.
 func (*RaiseFeatureLevel) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{36}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RaiseFeatureLevel) GetLevel() uint32 {
@@ -2907,7 +2977,7 @@ type Pin struct {
 
 func (x *Pin) Reset() {
 	*x = Pin{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2919,7 +2989,7 @@ func (x *Pin) String() string {
 func (*Pin) ProtoMessage() {}
 
 func (x *Pin) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[37]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2932,7 +3002,7 @@ func (x *Pin) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pin.ProtoReflect.Descriptor instead.
 func (*Pin) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{37}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Pin) GetScope() *ScopeID {
@@ -2968,7 +3038,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2980,7 +3050,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[38]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2993,7 +3063,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{38}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Branch) GetId() *BranchID {
@@ -3040,7 +3110,7 @@ type GenerationRecord struct {
 
 func (x *GenerationRecord) Reset() {
 	*x = GenerationRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3122,7 @@ func (x *GenerationRecord) String() string {
 func (*GenerationRecord) ProtoMessage() {}
 
 func (x *GenerationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3135,7 @@ func (x *GenerationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationRecord.ProtoReflect.Descriptor instead.
 func (*GenerationRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GenerationRecord) GetGeneration() uint64 {
@@ -3138,7 +3208,7 @@ type EpochRecord struct {
 
 func (x *EpochRecord) Reset() {
 	*x = EpochRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3220,7 @@ func (x *EpochRecord) String() string {
 func (*EpochRecord) ProtoMessage() {}
 
 func (x *EpochRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3233,7 @@ func (x *EpochRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochRecord.ProtoReflect.Descriptor instead.
 func (*EpochRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{40}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *EpochRecord) GetEpoch() *Epoch {
@@ -3209,23 +3279,26 @@ func (x *EpochRecord) GetProvenAt() int64 {
 }
 
 type Scope struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            *ScopeID               `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Generations   []*GenerationRecord    `protobuf:"bytes,2,rep,name=generations,proto3" json:"generations,omitempty"`
-	Epochs        []*EpochRecord         `protobuf:"bytes,3,rep,name=epochs,proto3" json:"epochs,omitempty"`
-	RestorePoint  *Epoch                 `protobuf:"bytes,4,opt,name=restore_point,json=restorePoint,proto3" json:"restore_point,omitempty"`
-	Pinned        []*Epoch               `protobuf:"bytes,5,rep,name=pinned,proto3" json:"pinned,omitempty"`
-	Halted        string                 `protobuf:"bytes,6,opt,name=halted,proto3" json:"halted,omitempty"`
-	Barren        uint32                 `protobuf:"varint,7,opt,name=barren,proto3" json:"barren,omitempty"`
-	OpenAfter     int64                  `protobuf:"varint,8,opt,name=open_after,json=openAfter,proto3" json:"open_after,omitempty"`
-	LastRequest   string                 `protobuf:"bytes,9,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Id           *ScopeID               `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Generations  []*GenerationRecord    `protobuf:"bytes,2,rep,name=generations,proto3" json:"generations,omitempty"`
+	Epochs       []*EpochRecord         `protobuf:"bytes,3,rep,name=epochs,proto3" json:"epochs,omitempty"`
+	RestorePoint *Epoch                 `protobuf:"bytes,4,opt,name=restore_point,json=restorePoint,proto3" json:"restore_point,omitempty"`
+	Pinned       []*Epoch               `protobuf:"bytes,5,rep,name=pinned,proto3" json:"pinned,omitempty"`
+	Halted       string                 `protobuf:"bytes,6,opt,name=halted,proto3" json:"halted,omitempty"`
+	Barren       uint32                 `protobuf:"varint,7,opt,name=barren,proto3" json:"barren,omitempty"`
+	OpenAfter    int64                  `protobuf:"varint,8,opt,name=open_after,json=openAfter,proto3" json:"open_after,omitempty"`
+	LastRequest  string                 `protobuf:"bytes,9,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"`
+	Identities   []*ResourceIdentity    `protobuf:"bytes,10,rep,name=identities,proto3" json:"identities,omitempty"`
+	// The newest generation when the scope was last resumed.
+	Resumed       uint64 `protobuf:"varint,11,opt,name=resumed,proto3" json:"resumed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3310,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3323,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{41}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Scope) GetId() *ScopeID {
@@ -3316,6 +3389,20 @@ func (x *Scope) GetLastRequest() string {
 	return ""
 }
 
+func (x *Scope) GetIdentities() []*ResourceIdentity {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
+func (x *Scope) GetResumed() uint64 {
+	if x != nil {
+		return x.Resumed
+	}
+	return 0
+}
+
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3332,7 +3419,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3344,7 +3431,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3357,7 +3444,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{42}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Txn) GetId() string {
@@ -3432,7 +3519,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3444,7 +3531,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3457,7 +3544,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3518,7 +3605,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3530,7 +3617,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3543,7 +3630,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SnapshotRecord) GetRecord() isSnapshotRecord_Record {
@@ -3645,7 +3732,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3657,7 +3744,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3670,7 +3757,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -3793,14 +3880,21 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\x02to\x18\x03 \x01(\x0e2\x1b.unisink.storage.v1.DesiredR\x02to\"D\n" +
 	"\x0eMemberInstance\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"\xf0\x01\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"\xb6\x02\n" +
 	"\x0eOpenGeneration\x121\n" +
 	"\x05scope\x18\x01 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x05scope\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\x04R\x04from\x12<\n" +
 	"\amembers\x18\x03 \x03(\v2\".unisink.storage.v1.MemberInstanceR\amembers\x12\x14\n" +
 	"\x05cause\x18\x04 \x01(\tR\x05cause\x12 \n" +
 	"\vfingerprint\x18\x05 \x01(\tR\vfingerprint\x12!\n" +
-	"\ffrom_scratch\x18\x06 \x01(\bR\vfromScratch\"\x8e\x01\n" +
+	"\ffrom_scratch\x18\x06 \x01(\bR\vfromScratch\x12D\n" +
+	"\n" +
+	"identities\x18\a \x03(\v2$.unisink.storage.v1.ResourceIdentityR\n" +
+	"identities\"\x81\x01\n" +
+	"\x10ResourceIdentity\x12,\n" +
+	"\x02id\x18\x01 \x01(\v2\x1c.unisink.storage.v1.BranchIDR\x02id\x12\x1a\n" +
+	"\bidentity\x18\x02 \x01(\tR\bidentity\x12#\n" +
+	"\rallow_changed\x18\x03 \x01(\bR\fallowChanged\"\x8e\x01\n" +
 	"\x0fCloseGeneration\x121\n" +
 	"\x05scope\x18\x01 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -3927,7 +4021,7 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\bbranches\x18\x04 \x03(\v2\x1a.unisink.storage.v1.BranchR\bbranches\x12\x1d\n" +
 	"\n" +
 	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1b\n" +
-	"\tproven_at\x18\x06 \x01(\x03R\bprovenAt\"\x9a\x03\n" +
+	"\tproven_at\x18\x06 \x01(\x03R\bprovenAt\"\xfa\x03\n" +
 	"\x05Scope\x12+\n" +
 	"\x02id\x18\x01 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x02id\x12F\n" +
 	"\vgenerations\x18\x02 \x03(\v2$.unisink.storage.v1.GenerationRecordR\vgenerations\x127\n" +
@@ -3938,7 +4032,12 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\x06barren\x18\a \x01(\rR\x06barren\x12\x1d\n" +
 	"\n" +
 	"open_after\x18\b \x01(\x03R\topenAfter\x12!\n" +
-	"\flast_request\x18\t \x01(\tR\vlastRequest\"\x8a\x02\n" +
+	"\flast_request\x18\t \x01(\tR\vlastRequest\x12D\n" +
+	"\n" +
+	"identities\x18\n" +
+	" \x03(\v2$.unisink.storage.v1.ResourceIdentityR\n" +
+	"identities\x12\x18\n" +
+	"\aresumed\x18\v \x01(\x04R\aresumed\"\x8a\x02\n" +
 	"\x03Txn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x1b.unisink.storage.v1.OutcomeR\aoutcome\x126\n" +
@@ -4001,7 +4100,7 @@ func file_unisink_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_unisink_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(Desired)(0),              // 0: unisink.storage.v1.Desired
 	(Verdict)(0),              // 1: unisink.storage.v1.Verdict
@@ -4024,35 +4123,36 @@ var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(*SetDesired)(nil),        // 18: unisink.storage.v1.SetDesired
 	(*MemberInstance)(nil),    // 19: unisink.storage.v1.MemberInstance
 	(*OpenGeneration)(nil),    // 20: unisink.storage.v1.OpenGeneration
-	(*CloseGeneration)(nil),   // 21: unisink.storage.v1.CloseGeneration
-	(*Handle)(nil),            // 22: unisink.storage.v1.Handle
-	(*Position)(nil),          // 23: unisink.storage.v1.Position
-	(*StatePart)(nil),         // 24: unisink.storage.v1.StatePart
-	(*Prepared)(nil),          // 25: unisink.storage.v1.Prepared
-	(*Vote)(nil),              // 26: unisink.storage.v1.Vote
-	(*Decide)(nil),            // 27: unisink.storage.v1.Decide
-	(*HandBranch)(nil),        // 28: unisink.storage.v1.HandBranch
-	(*Announce)(nil),          // 29: unisink.storage.v1.Announce
-	(*Commit)(nil),            // 30: unisink.storage.v1.Commit
-	(*PresumeAbort)(nil),      // 31: unisink.storage.v1.PresumeAbort
-	(*Proof)(nil),             // 32: unisink.storage.v1.Proof
-	(*Resolve)(nil),           // 33: unisink.storage.v1.Resolve
-	(*Swept)(nil),             // 34: unisink.storage.v1.Swept
-	(*Rewind)(nil),            // 35: unisink.storage.v1.Rewind
-	(*Resume)(nil),            // 36: unisink.storage.v1.Resume
-	(*Force)(nil),             // 37: unisink.storage.v1.Force
-	(*Retire)(nil),            // 38: unisink.storage.v1.Retire
-	(*Reshard)(nil),           // 39: unisink.storage.v1.Reshard
-	(*RaiseFeatureLevel)(nil), // 40: unisink.storage.v1.RaiseFeatureLevel
-	(*Pin)(nil),               // 41: unisink.storage.v1.Pin
-	(*Branch)(nil),            // 42: unisink.storage.v1.Branch
-	(*GenerationRecord)(nil),  // 43: unisink.storage.v1.GenerationRecord
-	(*EpochRecord)(nil),       // 44: unisink.storage.v1.EpochRecord
-	(*Scope)(nil),             // 45: unisink.storage.v1.Scope
-	(*Txn)(nil),               // 46: unisink.storage.v1.Txn
-	(*SnapshotHeader)(nil),    // 47: unisink.storage.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 48: unisink.storage.v1.SnapshotRecord
-	(*SnapshotTrailer)(nil),   // 49: unisink.storage.v1.SnapshotTrailer
+	(*ResourceIdentity)(nil),  // 21: unisink.storage.v1.ResourceIdentity
+	(*CloseGeneration)(nil),   // 22: unisink.storage.v1.CloseGeneration
+	(*Handle)(nil),            // 23: unisink.storage.v1.Handle
+	(*Position)(nil),          // 24: unisink.storage.v1.Position
+	(*StatePart)(nil),         // 25: unisink.storage.v1.StatePart
+	(*Prepared)(nil),          // 26: unisink.storage.v1.Prepared
+	(*Vote)(nil),              // 27: unisink.storage.v1.Vote
+	(*Decide)(nil),            // 28: unisink.storage.v1.Decide
+	(*HandBranch)(nil),        // 29: unisink.storage.v1.HandBranch
+	(*Announce)(nil),          // 30: unisink.storage.v1.Announce
+	(*Commit)(nil),            // 31: unisink.storage.v1.Commit
+	(*PresumeAbort)(nil),      // 32: unisink.storage.v1.PresumeAbort
+	(*Proof)(nil),             // 33: unisink.storage.v1.Proof
+	(*Resolve)(nil),           // 34: unisink.storage.v1.Resolve
+	(*Swept)(nil),             // 35: unisink.storage.v1.Swept
+	(*Rewind)(nil),            // 36: unisink.storage.v1.Rewind
+	(*Resume)(nil),            // 37: unisink.storage.v1.Resume
+	(*Force)(nil),             // 38: unisink.storage.v1.Force
+	(*Retire)(nil),            // 39: unisink.storage.v1.Retire
+	(*Reshard)(nil),           // 40: unisink.storage.v1.Reshard
+	(*RaiseFeatureLevel)(nil), // 41: unisink.storage.v1.RaiseFeatureLevel
+	(*Pin)(nil),               // 42: unisink.storage.v1.Pin
+	(*Branch)(nil),            // 43: unisink.storage.v1.Branch
+	(*GenerationRecord)(nil),  // 44: unisink.storage.v1.GenerationRecord
+	(*EpochRecord)(nil),       // 45: unisink.storage.v1.EpochRecord
+	(*Scope)(nil),             // 46: unisink.storage.v1.Scope
+	(*Txn)(nil),               // 47: unisink.storage.v1.Txn
+	(*SnapshotHeader)(nil),    // 48: unisink.storage.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 49: unisink.storage.v1.SnapshotRecord
+	(*SnapshotTrailer)(nil),   // 50: unisink.storage.v1.SnapshotTrailer
 }
 var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	5,  // 0: unisink.storage.v1.Entry.commands:type_name -> unisink.storage.v1.Command
@@ -4062,20 +4162,20 @@ var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	17, // 4: unisink.storage.v1.Command.delete_pipeline:type_name -> unisink.storage.v1.DeletePipeline
 	18, // 5: unisink.storage.v1.Command.set_desired:type_name -> unisink.storage.v1.SetDesired
 	20, // 6: unisink.storage.v1.Command.open_generation:type_name -> unisink.storage.v1.OpenGeneration
-	21, // 7: unisink.storage.v1.Command.close_generation:type_name -> unisink.storage.v1.CloseGeneration
-	27, // 8: unisink.storage.v1.Command.decide:type_name -> unisink.storage.v1.Decide
-	29, // 9: unisink.storage.v1.Command.announce:type_name -> unisink.storage.v1.Announce
-	30, // 10: unisink.storage.v1.Command.commit:type_name -> unisink.storage.v1.Commit
-	31, // 11: unisink.storage.v1.Command.presume_abort:type_name -> unisink.storage.v1.PresumeAbort
-	33, // 12: unisink.storage.v1.Command.resolve:type_name -> unisink.storage.v1.Resolve
-	34, // 13: unisink.storage.v1.Command.swept:type_name -> unisink.storage.v1.Swept
-	35, // 14: unisink.storage.v1.Command.rewind:type_name -> unisink.storage.v1.Rewind
-	36, // 15: unisink.storage.v1.Command.resume:type_name -> unisink.storage.v1.Resume
-	37, // 16: unisink.storage.v1.Command.force:type_name -> unisink.storage.v1.Force
-	38, // 17: unisink.storage.v1.Command.retire:type_name -> unisink.storage.v1.Retire
-	39, // 18: unisink.storage.v1.Command.reshard:type_name -> unisink.storage.v1.Reshard
-	40, // 19: unisink.storage.v1.Command.raise_feature_level:type_name -> unisink.storage.v1.RaiseFeatureLevel
-	41, // 20: unisink.storage.v1.Command.pin:type_name -> unisink.storage.v1.Pin
+	22, // 7: unisink.storage.v1.Command.close_generation:type_name -> unisink.storage.v1.CloseGeneration
+	28, // 8: unisink.storage.v1.Command.decide:type_name -> unisink.storage.v1.Decide
+	30, // 9: unisink.storage.v1.Command.announce:type_name -> unisink.storage.v1.Announce
+	31, // 10: unisink.storage.v1.Command.commit:type_name -> unisink.storage.v1.Commit
+	32, // 11: unisink.storage.v1.Command.presume_abort:type_name -> unisink.storage.v1.PresumeAbort
+	34, // 12: unisink.storage.v1.Command.resolve:type_name -> unisink.storage.v1.Resolve
+	35, // 13: unisink.storage.v1.Command.swept:type_name -> unisink.storage.v1.Swept
+	36, // 14: unisink.storage.v1.Command.rewind:type_name -> unisink.storage.v1.Rewind
+	37, // 15: unisink.storage.v1.Command.resume:type_name -> unisink.storage.v1.Resume
+	38, // 16: unisink.storage.v1.Command.force:type_name -> unisink.storage.v1.Force
+	39, // 17: unisink.storage.v1.Command.retire:type_name -> unisink.storage.v1.Retire
+	40, // 18: unisink.storage.v1.Command.reshard:type_name -> unisink.storage.v1.Reshard
+	41, // 19: unisink.storage.v1.Command.raise_feature_level:type_name -> unisink.storage.v1.RaiseFeatureLevel
+	42, // 20: unisink.storage.v1.Command.pin:type_name -> unisink.storage.v1.Pin
 	10, // 21: unisink.storage.v1.PutNode.node:type_name -> unisink.storage.v1.Node
 	13, // 22: unisink.storage.v1.MemberSpec.resources:type_name -> unisink.storage.v1.ResourceSpec
 	12, // 23: unisink.storage.v1.Pipeline.settings:type_name -> unisink.storage.v1.Settings
@@ -4086,56 +4186,59 @@ var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	0,  // 28: unisink.storage.v1.SetDesired.to:type_name -> unisink.storage.v1.Desired
 	6,  // 29: unisink.storage.v1.OpenGeneration.scope:type_name -> unisink.storage.v1.ScopeID
 	19, // 30: unisink.storage.v1.OpenGeneration.members:type_name -> unisink.storage.v1.MemberInstance
-	6,  // 31: unisink.storage.v1.CloseGeneration.scope:type_name -> unisink.storage.v1.ScopeID
-	22, // 32: unisink.storage.v1.Prepared.handle:type_name -> unisink.storage.v1.Handle
-	25, // 33: unisink.storage.v1.Vote.branches:type_name -> unisink.storage.v1.Prepared
-	23, // 34: unisink.storage.v1.Vote.positions:type_name -> unisink.storage.v1.Position
-	24, // 35: unisink.storage.v1.Vote.parts:type_name -> unisink.storage.v1.StatePart
-	6,  // 36: unisink.storage.v1.Decide.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 37: unisink.storage.v1.Decide.epoch:type_name -> unisink.storage.v1.Epoch
-	26, // 38: unisink.storage.v1.Decide.votes:type_name -> unisink.storage.v1.Vote
-	22, // 39: unisink.storage.v1.HandBranch.handle:type_name -> unisink.storage.v1.Handle
-	28, // 40: unisink.storage.v1.Announce.branches:type_name -> unisink.storage.v1.HandBranch
-	28, // 41: unisink.storage.v1.Commit.branches:type_name -> unisink.storage.v1.HandBranch
-	1,  // 42: unisink.storage.v1.Proof.verdict:type_name -> unisink.storage.v1.Verdict
-	8,  // 43: unisink.storage.v1.Resolve.branch:type_name -> unisink.storage.v1.BranchID
-	32, // 44: unisink.storage.v1.Resolve.proof:type_name -> unisink.storage.v1.Proof
-	6,  // 45: unisink.storage.v1.Swept.scope:type_name -> unisink.storage.v1.ScopeID
-	8,  // 46: unisink.storage.v1.Swept.branch:type_name -> unisink.storage.v1.BranchID
-	6,  // 47: unisink.storage.v1.Rewind.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 48: unisink.storage.v1.Rewind.to:type_name -> unisink.storage.v1.Epoch
-	6,  // 49: unisink.storage.v1.Resume.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 50: unisink.storage.v1.Resume.from:type_name -> unisink.storage.v1.Epoch
-	8,  // 51: unisink.storage.v1.Force.branch:type_name -> unisink.storage.v1.BranchID
-	2,  // 52: unisink.storage.v1.Force.action:type_name -> unisink.storage.v1.ForceAction
-	6,  // 53: unisink.storage.v1.Force.scope:type_name -> unisink.storage.v1.ScopeID
-	6,  // 54: unisink.storage.v1.Pin.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 55: unisink.storage.v1.Pin.epoch:type_name -> unisink.storage.v1.Epoch
-	8,  // 56: unisink.storage.v1.Branch.id:type_name -> unisink.storage.v1.BranchID
-	22, // 57: unisink.storage.v1.Branch.handle:type_name -> unisink.storage.v1.Handle
-	32, // 58: unisink.storage.v1.Branch.proof:type_name -> unisink.storage.v1.Proof
-	19, // 59: unisink.storage.v1.GenerationRecord.members:type_name -> unisink.storage.v1.MemberInstance
-	8,  // 60: unisink.storage.v1.GenerationRecord.debts:type_name -> unisink.storage.v1.BranchID
-	7,  // 61: unisink.storage.v1.EpochRecord.epoch:type_name -> unisink.storage.v1.Epoch
-	26, // 62: unisink.storage.v1.EpochRecord.votes:type_name -> unisink.storage.v1.Vote
-	42, // 63: unisink.storage.v1.EpochRecord.branches:type_name -> unisink.storage.v1.Branch
-	6,  // 64: unisink.storage.v1.Scope.id:type_name -> unisink.storage.v1.ScopeID
-	43, // 65: unisink.storage.v1.Scope.generations:type_name -> unisink.storage.v1.GenerationRecord
-	44, // 66: unisink.storage.v1.Scope.epochs:type_name -> unisink.storage.v1.EpochRecord
-	7,  // 67: unisink.storage.v1.Scope.restore_point:type_name -> unisink.storage.v1.Epoch
-	7,  // 68: unisink.storage.v1.Scope.pinned:type_name -> unisink.storage.v1.Epoch
-	3,  // 69: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
-	42, // 70: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
-	10, // 71: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
-	15, // 72: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
-	45, // 73: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
-	46, // 74: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
-	49, // 75: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
-	76, // [76:76] is the sub-list for method output_type
-	76, // [76:76] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	21, // 31: unisink.storage.v1.OpenGeneration.identities:type_name -> unisink.storage.v1.ResourceIdentity
+	8,  // 32: unisink.storage.v1.ResourceIdentity.id:type_name -> unisink.storage.v1.BranchID
+	6,  // 33: unisink.storage.v1.CloseGeneration.scope:type_name -> unisink.storage.v1.ScopeID
+	23, // 34: unisink.storage.v1.Prepared.handle:type_name -> unisink.storage.v1.Handle
+	26, // 35: unisink.storage.v1.Vote.branches:type_name -> unisink.storage.v1.Prepared
+	24, // 36: unisink.storage.v1.Vote.positions:type_name -> unisink.storage.v1.Position
+	25, // 37: unisink.storage.v1.Vote.parts:type_name -> unisink.storage.v1.StatePart
+	6,  // 38: unisink.storage.v1.Decide.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 39: unisink.storage.v1.Decide.epoch:type_name -> unisink.storage.v1.Epoch
+	27, // 40: unisink.storage.v1.Decide.votes:type_name -> unisink.storage.v1.Vote
+	23, // 41: unisink.storage.v1.HandBranch.handle:type_name -> unisink.storage.v1.Handle
+	29, // 42: unisink.storage.v1.Announce.branches:type_name -> unisink.storage.v1.HandBranch
+	29, // 43: unisink.storage.v1.Commit.branches:type_name -> unisink.storage.v1.HandBranch
+	1,  // 44: unisink.storage.v1.Proof.verdict:type_name -> unisink.storage.v1.Verdict
+	8,  // 45: unisink.storage.v1.Resolve.branch:type_name -> unisink.storage.v1.BranchID
+	33, // 46: unisink.storage.v1.Resolve.proof:type_name -> unisink.storage.v1.Proof
+	6,  // 47: unisink.storage.v1.Swept.scope:type_name -> unisink.storage.v1.ScopeID
+	8,  // 48: unisink.storage.v1.Swept.branch:type_name -> unisink.storage.v1.BranchID
+	6,  // 49: unisink.storage.v1.Rewind.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 50: unisink.storage.v1.Rewind.to:type_name -> unisink.storage.v1.Epoch
+	6,  // 51: unisink.storage.v1.Resume.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 52: unisink.storage.v1.Resume.from:type_name -> unisink.storage.v1.Epoch
+	8,  // 53: unisink.storage.v1.Force.branch:type_name -> unisink.storage.v1.BranchID
+	2,  // 54: unisink.storage.v1.Force.action:type_name -> unisink.storage.v1.ForceAction
+	6,  // 55: unisink.storage.v1.Force.scope:type_name -> unisink.storage.v1.ScopeID
+	6,  // 56: unisink.storage.v1.Pin.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 57: unisink.storage.v1.Pin.epoch:type_name -> unisink.storage.v1.Epoch
+	8,  // 58: unisink.storage.v1.Branch.id:type_name -> unisink.storage.v1.BranchID
+	23, // 59: unisink.storage.v1.Branch.handle:type_name -> unisink.storage.v1.Handle
+	33, // 60: unisink.storage.v1.Branch.proof:type_name -> unisink.storage.v1.Proof
+	19, // 61: unisink.storage.v1.GenerationRecord.members:type_name -> unisink.storage.v1.MemberInstance
+	8,  // 62: unisink.storage.v1.GenerationRecord.debts:type_name -> unisink.storage.v1.BranchID
+	7,  // 63: unisink.storage.v1.EpochRecord.epoch:type_name -> unisink.storage.v1.Epoch
+	27, // 64: unisink.storage.v1.EpochRecord.votes:type_name -> unisink.storage.v1.Vote
+	43, // 65: unisink.storage.v1.EpochRecord.branches:type_name -> unisink.storage.v1.Branch
+	6,  // 66: unisink.storage.v1.Scope.id:type_name -> unisink.storage.v1.ScopeID
+	44, // 67: unisink.storage.v1.Scope.generations:type_name -> unisink.storage.v1.GenerationRecord
+	45, // 68: unisink.storage.v1.Scope.epochs:type_name -> unisink.storage.v1.EpochRecord
+	7,  // 69: unisink.storage.v1.Scope.restore_point:type_name -> unisink.storage.v1.Epoch
+	7,  // 70: unisink.storage.v1.Scope.pinned:type_name -> unisink.storage.v1.Epoch
+	21, // 71: unisink.storage.v1.Scope.identities:type_name -> unisink.storage.v1.ResourceIdentity
+	3,  // 72: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
+	43, // 73: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
+	10, // 74: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
+	15, // 75: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
+	46, // 76: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
+	47, // 77: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
+	50, // 78: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
+	79, // [79:79] is the sub-list for method output_type
+	79, // [79:79] is the sub-list for method input_type
+	79, // [79:79] is the sub-list for extension type_name
+	79, // [79:79] is the sub-list for extension extendee
+	0,  // [0:79] is the sub-list for field type_name
 }
 
 func init() { file_unisink_storage_v1_storage_proto_init() }
@@ -4165,7 +4268,7 @@ func file_unisink_storage_v1_storage_proto_init() {
 		(*Command_RaiseFeatureLevel)(nil),
 		(*Command_Pin)(nil),
 	}
-	file_unisink_storage_v1_storage_proto_msgTypes[44].OneofWrappers = []any{
+	file_unisink_storage_v1_storage_proto_msgTypes[45].OneofWrappers = []any{
 		(*SnapshotRecord_Node)(nil),
 		(*SnapshotRecord_Pipeline)(nil),
 		(*SnapshotRecord_Scope)(nil),
@@ -4178,7 +4281,7 @@ func file_unisink_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_storage_v1_storage_proto_rawDesc), len(file_unisink_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
