@@ -31,6 +31,7 @@ type Config struct {
 	Binary    string        // unisink; empty: built
 	FaultsBin string        // unisink with -tags faults; empty: built
 	Only      string        // fault points whose names begin so; empty: all
+	Acts      string        // what is done, comma-separated, as the report names it; empty: everything
 	Out       io.Writer     // for progress
 }
 
@@ -48,6 +49,7 @@ func run() int {
 	flag.StringVar(&c.Binary, "bin", "", "the unisink binary; built by default")
 	flag.StringVar(&c.FaultsBin, "faults-bin", "", "the unisink binary with -tags faults; built by default")
 	flag.StringVar(&c.Only, "only", "", "crash only at fault points whose names begin so")
+	flag.StringVar(&c.Acts, "acts", "", "do only this, comma-separated, as the report names it: \"broker,leader stopped\"; the verdict is then incomplete at best")
 	flag.StringVar(&output, "o", "text", "format of the report: text or json")
 	flag.Parse()
 	if flag.NArg() > 0 || c.Minutes <= 0 || c.Rate < 1 || c.Epoch < 20*time.Millisecond || (output != "text" && output != "json") {

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -202,6 +203,9 @@ func (r *trial) nemesis(ctx context.Context) error {
 	for round := 0; ; round++ {
 		deck := r.deck(round)
 		r.rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+		if len(deck) == 0 {
+			return nil
+		}
 		for _, a := range deck {
 			past := time.Since(began)
 			if (round > 0 && past > length) || past > 2*length+2*time.Minute {
@@ -238,6 +242,10 @@ func (r *trial) deck(round int) []act {
 	add(q.leaders, killLeader)
 	add(q.leaderStops, stopLeader)
 	add(q.strikes, killPipeline)
+	if r.c.Acts != "" {
+		wanted := strings.Split(r.c.Acts, ",")
+		deck = slices.DeleteFunc(deck, func(a act) bool { return !slices.Contains(wanted, a.what) })
+	}
 	return deck
 }
 
