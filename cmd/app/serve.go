@@ -70,7 +70,7 @@ func (a *app) serveNode(c *cli.Context) error {
 // startError gives what an operator can mend its exit code.
 func startError(err error) error {
 	switch {
-	case errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
+	case errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirEmptied), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
 		errors.Is(err, coordinator.ErrAddressInUse):
 		return withCode(CodeRefused, err)
 	case errors.Is(err, raftnode.ErrDataDirUnusable), errors.Is(err, raftnode.ErrConfig):
