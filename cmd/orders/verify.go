@@ -14,6 +14,8 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/unisink/unisink/adapters/file"
@@ -77,7 +79,13 @@ func cutOf(ctx context.Context, ledger Ledger, proven *unisinkv1.ProvenCutRespon
 	cut := verify.Cut{Newest: []stream.Position{}, Final: true}
 	for _, s := range proven.GetScopes() {
 		// This answer is read through the log, so the next one knows of everything that was visible.
-		if _, err := ledger.EpochOutcome(ctx, &unisinkv1.EpochOutcomeRequest{Scope: s.GetScope(), Epoch: s.GetEpoch()}); err != nil {
+		// Which epoch it is about does not matter; where nothing is proven yet any will do.
+		epoch := s.GetEpoch()
+		if epoch.GetN() == 0 {
+			epoch = &unisinkv1.Epoch{Generation: 1, N: 1}
+		}
+		_, err := ledger.EpochOutcome(ctx, &unisinkv1.EpochOutcomeRequest{Scope: s.GetScope(), Epoch: epoch})
+		if err != nil && status.Code(err) != codes.NotFound {
 			return verify.Cut{}, err
 		}
 		r, err := ledger.ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: s.GetScope(), Limit: 1})

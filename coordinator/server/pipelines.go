@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,6 +21,9 @@ type pipelines struct {
 
 // PutPipeline makes a pipeline, or changes the one whose revision the request names.
 func (p *pipelines) PutPipeline(ctx context.Context, req *unisinkv1.PutPipelineRequest) (*unisinkv1.PutPipelineResponse, error) {
+	if d := req.GetPipeline().GetDesired(); d != unisinkv1.DesiredState_DESIRED_STATE_UNSPECIFIED && wire.Desired(d) == 0 {
+		return nil, unknownDesired(d)
+	}
 	r, err := p.s.propose(ctx, req.GetMeta(), ledger.PutPipeline{Pipeline: wire.Pipeline(req.GetPipeline())})
 	if err != nil {
 		return nil, err
@@ -61,8 +65,11 @@ func (p *pipelines) DeletePipeline(ctx context.Context, req *unisinkv1.DeletePip
 // SetDesired changes what the pipeline is wanted to do. A repeat is no error.
 func (p *pipelines) SetDesired(ctx context.Context, req *unisinkv1.SetDesiredRequest) (*unisinkv1.SetDesiredResponse, error) {
 	to := wire.Desired(req.GetDesired())
-	if to == 0 {
+	switch {
+	case req.GetDesired() == unisinkv1.DesiredState_DESIRED_STATE_UNSPECIFIED:
 		return nil, invalid("the desired state is missing; say running, stopping, draining or stopped")
+	case to == 0:
+		return nil, unknownDesired(req.GetDesired())
 	}
 	var now ledger.Pipeline
 	var ok bool
@@ -145,13 +152,26 @@ func (p *pipelines) GetEpoch(_ context.Context, req *unisinkv1.GetEpochRequest) 
 	return &unisinkv1.GetEpochResponse{Epoch: out}, nil
 }
 
-// EpochOutcome is read through the log, and never aborts anything.
+// EpochOutcome is read through the log, and never aborts anything. A generation that was never
+// opened has no epochs, and nothing is said of them.
 func (p *pipelines) EpochOutcome(ctx context.Context, req *unisinkv1.EpochOutcomeRequest) (*unisinkv1.EpochOutcomeResponse, error) {
+	id, e := wire.Scope(req.GetScope()), wire.Epoch(req.GetEpoch())
+	switch {
+	case id.Pipeline == "":
+		return nil, invalid("the question names no scope; ask for one, like orders/0")
+	case e.Generation == 0 || e.N == 0:
+		return nil, invalid("epoch %s of scope %s cannot be: generations and epochs are counted from 1", e, id)
+	}
 	if err := p.s.c.Node.Barrier(ctx); err != nil {
 		return nil, p.s.proposalError(err)
 	}
 	var o ledger.Outcome
-	p.s.c.Node.View(func(m *ledger.Machine) { o = m.EpochOutcome(wire.Scope(req.GetScope()), wire.Epoch(req.GetEpoch())) })
+	var newest ledger.GenerationRecord
+	p.s.c.Node.View(func(m *ledger.Machine) { newest, _ = m.Newest(id); o = m.EpochOutcome(id, e) })
+	if e.Generation > newest.Generation {
+		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound,
+			fmt.Sprintf("generation %d of scope %s was never opened, the newest is %d", e.Generation, id, newest.Generation), nil)
+	}
 	return &unisinkv1.EpochOutcomeResponse{Outcome: wire.FromOutcome(o)}, nil
 }
 
@@ -238,6 +258,10 @@ func pipelineOf(r ledger.Result) *unisinkv1.Pipeline {
 		return nil
 	}
 	return wire.FromPipeline(*r.Pipeline)
+}
+
+func unknownDesired(d unisinkv1.DesiredState) error {
+	return invalid("%d is no desired state that this node knows; say running, stopping, draining or stopped", d)
 }
 
 func noPipeline(name string) error {
