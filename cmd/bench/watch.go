@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
@@ -16,9 +18,8 @@ func watch(ctx context.Context, brokers []string, topic string, take func(r *str
 		return err
 	}
 	defer func() { _ = s.Close() }() // it reads only
-	var failed error
 	at := map[stream.Split]stream.Position{}
-	for ctx.Err() == nil && failed == nil {
+	for ctx.Err() == nil {
 		from := make([]stream.Position, 0, len(at))
 		for _, p := range at {
 			from = append(from, p)
@@ -27,17 +28,22 @@ func watch(ctx context.Context, brokers []string, topic string, take func(r *str
 			_ = sleep(ctx, 20*time.Millisecond) // the loop looks at ctx
 			continue
 		}
-		failed = watchOpened(ctx, s, at, take)
+		if err := watchOpened(ctx, s, at, take); errors.Is(err, errSeen) {
+			return err
+		}
 	}
-	return failed
+	return nil
 }
+
+// errSeen marks that something wrong was seen; all other errors are the broker's, and pass.
+var errSeen = errors.New("the output is wrong")
 
 // watchOpened reads until the source fails, ctx ends, or take says that something is wrong.
 func watchOpened(ctx context.Context, s *kafka.Source, at map[stream.Split]stream.Position, take func(*stream.Record, time.Time) error) error {
 	for {
 		b, err := s.Poll(ctx)
 		if err != nil {
-			return nil
+			return err
 		}
 		if b == nil {
 			continue
@@ -45,7 +51,7 @@ func watchOpened(ctx context.Context, s *kafka.Source, at map[stream.Split]strea
 		now := time.Now()
 		for i := range b.Records {
 			if err := take(&b.Records[i], now); err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errSeen, err)
 			}
 		}
 		p := b.Next
