@@ -54,8 +54,8 @@ unit: ## the fast tests: under a minute, no network, no processes
 	go test -short -shuffle=on -count=$(COUNT) -timeout 5m $(PKG)
 
 .PHONY: race
-race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge)
-	go test -race -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m $(PKG)
+race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge; SHORT=1 leaves out processes)
+	go test -race $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m $(PKG)
 
 .PHONY: explore
 explore: ## walk the protocol's small cases exhaustively and print what was reached
