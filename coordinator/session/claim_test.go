@@ -297,3 +297,35 @@ func TestTroubleOfAMemberIsShownUntilItPasses(t *testing.T) {
 		w.fall()
 	})
 }
+
+// P24 with short epochs: others have an epoch decided before the process that meets the poison dies.
+func TestP24_ShortEpochsDoNotHideAPoisonRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		began := time.Now()
+		var last ledger.Generation
+		for lives := 1; w.halted() == "" && lives <= 15; lives++ {
+			w.within(2*time.Minute, "an epoch, or the halt", func() bool {
+				g := w.newest()
+				return w.halted() != "" || g.Generation > last && g.Final > 0
+			})
+			last = w.newest().Generation
+			robots[1].die()
+			died := time.Now()
+			robots[1].instance += "+"
+			robots[1].run()
+			if lives <= 3 { // who was only killed is back at once
+				w.within(time.Second, "the next generation", func() bool { return w.newest().Generation > last })
+				t.Logf("life %d: open again after %s", lives, time.Since(died))
+			}
+		}
+		if why := w.halted(); !strings.Contains(why, "10 generations in a row decided nothing or ended within 2 s") {
+			t.Errorf("after %s, halted because: %q", time.Since(began), why)
+		}
+		robots[0].die()
+		robots[1].die()
+		w.atomic()
+		w.fall()
+	})
+}
