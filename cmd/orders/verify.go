@@ -168,7 +168,10 @@ type topicOutput struct {
 
 func (o *topicOutput) Read(ctx context.Context, f func(verify.Output) error) error {
 	return o.admin.ReadAll(ctx, o.topic, true, nil, o.ends, func(r *stream.Record) error {
-		return f(verify.Output{Key: r.Key, Value: r.Value, Place: fmt.Sprintf("%s/%d offset %d", r.Topic, r.Partition, r.Offset)})
+		generation, n, _ := kafka.EpochOf(r) // without the header the epochs of the two outputs are not compared
+		return f(verify.Output{
+			Key: r.Key, Value: r.Value, Generation: generation, N: n, Place: fmt.Sprintf("%s/%d offset %d", r.Topic, r.Partition, r.Offset),
+		})
 	})
 }
 
