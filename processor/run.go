@@ -27,6 +27,9 @@ type RunConfig struct {
 	// AllowChangedSpecification: a changed fingerprint is accepted. State of another window or
 	// aggregate is refused all the same.
 	AllowChangedSpecification bool
+	// AllowChangedResources: a source or sink may be another than the pipeline has used under that
+	// name (another directory or cluster), once everything in the old one is proven.
+	AllowChangedResources bool
 	// TLS of connections to coordinators; nil means plain text.
 	TLS *tls.Config
 	// Logger; default discards.
@@ -57,7 +60,8 @@ func (p *Pipeline) NewMember(ctx context.Context, c RunConfig) (*participant.Mem
 		Coordinators: c.Coordinators, Pipeline: name, Shard: c.Shard, Member: p.settings.member, Instance: c.Instance,
 		Resources: resources, Inputs: map[string]participant.Description{p.sourceName: input}, Fingerprint: p.fingerprint,
 		NoWait: c.NoWait, FromScratch: c.FromScratch, AllowChangedSpecification: c.AllowChangedSpecification,
-		TLS: c.TLS, Logger: c.Logger, Patience: c.Patience, Dial: c.Dial,
+		AllowChangedResources: c.AllowChangedResources,
+		TLS:                   c.TLS, Logger: c.Logger, Patience: c.Patience, Dial: c.Dial,
 	}, t)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %q: %w", name, err)

@@ -82,7 +82,8 @@ func NewSource(c SourceConfig) (*Source, error) {
 	return &Source{c: c, at: layout{fs: c.FS, dir: c.Dir}}, nil
 }
 
-// Describe names the directory by its identity where a file sink gave it one, else by its path.
+// Describe names the directory by its identity where a file sink gave it one; a directory without
+// one has no identity that outlasts a mount or a move.
 func (s *Source) Describe(context.Context) (participant.Description, error) {
 	info, err := s.c.FS.Stat(s.c.Dir)
 	switch {
@@ -93,7 +94,7 @@ func (s *Source) Describe(context.Context) (participant.Description, error) {
 	case !info.IsDir():
 		return participant.Description{}, fmt.Errorf("the source %s is a file, not a directory: %w", s.c.Dir, participant.ErrMisconfigured)
 	}
-	identity := s.c.Dir
+	identity := ""
 	if text, err := crashfs.ReadFile(s.c.FS, s.at.id()); err == nil {
 		identity = strings.TrimSpace(string(text))
 	} else if !errors.Is(err, fs.ErrNotExist) {

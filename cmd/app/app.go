@@ -37,6 +37,8 @@ type RunContext struct {
 	FromScratch bool
 	// AllowChanged: a changed specification is accepted.
 	AllowChanged bool
+	// AllowMoved: a source or sink may be another than the pipeline has used.
+	AllowMoved bool
 	// Timeout bounds a question to the coordinator, as --timeout says.
 	Timeout time.Duration
 	Logger  *slog.Logger

@@ -81,7 +81,7 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 	}
 	m, err := p.NewMember(ctx, processor.RunConfig{
 		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch,
-		AllowChangedSpecification: rc.AllowChanged, Logger: rc.Logger,
+		AllowChangedSpecification: rc.AllowChanged, AllowChangedResources: rc.AllowMoved, Logger: rc.Logger,
 	})
 	if err != nil {
 		return err

@@ -19,6 +19,7 @@ func (a *app) run() *cli.Command {
 				&cli.BoolFlag{Name: "no-wait", Usage: "give up at once when a living process has the member's name"},
 				&cli.BoolFlag{Name: "from-scratch", Usage: "start from nothing although the pipeline has history"},
 				&cli.BoolFlag{Name: "allow-changed", Usage: "accept that the pipeline was changed since it last ran; state that does not fit is refused all the same"},
+				&cli.BoolFlag{Name: "allow-moved", Usage: "accept that a source or sink is another than the pipeline has used, once all is proven in the old one"},
 			}, p.Flags...),
 			Action: func(c *cli.Context) error { return a.runPipeline(c, p) },
 		}
@@ -48,7 +49,7 @@ func (a *app) runPipeline(c *cli.Context, p Pipeline) error {
 		return err
 	}
 	err = p.Run(c.Context, RunContext{
-		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"), AllowChanged: c.Bool("allow-changed"),
+		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: c.Bool("no-wait"), FromScratch: c.Bool("from-scratch"), AllowChanged: c.Bool("allow-changed"), AllowMoved: c.Bool("allow-moved"),
 		Timeout: c.Duration("timeout"), Logger: log, Out: a.out,
 	})
 	if c.Context.Err() != nil && (errors.Is(err, context.Cause(c.Context)) || errors.Is(err, context.Canceled)) {
