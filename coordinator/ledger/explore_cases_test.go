@@ -48,9 +48,26 @@ func TestExplore(t *testing.T) {
 // reportCoverage fails when a command was never applied, or a refusal never given.
 func reportCoverage(t *testing.T) {
 	bodies := []Body{
-		Init{}, PutNode{}, PutPipeline{}, DeletePipeline{}, SetDesired{}, OpenGeneration{}, CloseGeneration{}, Decide{},
-		Announce{}, Commit{}, PresumeAbort{}, Resolve{}, Swept{}, Rewind{}, Resume{}, Force{}, Retire{}, Reshard{},
-		RaiseFeatureLevel{}, Pin{},
+		Init{},
+		PutNode{},
+		PutPipeline{},
+		DeletePipeline{},
+		SetDesired{},
+		OpenGeneration{},
+		CloseGeneration{},
+		Decide{},
+		Announce{},
+		Commit{},
+		PresumeAbort{},
+		Resolve{},
+		Swept{},
+		Rewind{},
+		Resume{},
+		Force{},
+		Retire{},
+		Reshard{},
+		RaiseFeatureLevel{},
+		Pin{},
 	}
 	for _, b := range bodies {
 		kind := strings.TrimPrefix(fmt.Sprintf("%T", b), "ledger.")

@@ -213,8 +213,10 @@ func FuzzLoad(f *testing.F) {
 		m := running(t)
 		apply(t, m, 1000, deciding("p", Epoch{1, 1}, "1", 0), Commit{Txn: handID(1000, 1), Branches: []HandBranch{{Resource: "r", Handle: Handle{Kind: "k"}}}})
 		s := m.State()
-		numbers := []*uint64{(*uint64)(&s.LastGeneration), &s.Scopes[0].Generations[0].Final, (*uint64)(&s.Scopes[0].Generations[0].Generation),
-			&s.Scopes[0].Epochs[0].Epoch.N, (*uint64)(&s.Scopes[0].RestorePoint.Generation), &s.Pipelines[0].Revision}
+		numbers := []*uint64{
+			(*uint64)(&s.LastGeneration), &s.Scopes[0].Generations[0].Final, (*uint64)(&s.Scopes[0].Generations[0].Generation),
+			&s.Scopes[0].Epochs[0].Epoch.N, (*uint64)(&s.Scopes[0].RestorePoint.Generation), &s.Pipelines[0].Revision,
+		}
 		*numbers[int(where)%len(numbers)] = v
 		switch where >> 8 {
 		case 1:

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -100,5 +99,5 @@ func missedByStory(t *testing.T, story string, off unguarded) {
 			return
 		}
 	}
-	t.Fatal(fmt.Sprintf("scenario %s does not miss the rule", story))
+	t.Fatalf("scenario %s does not miss the rule", story)
 }

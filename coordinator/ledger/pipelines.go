@@ -327,6 +327,9 @@ func (m *Machine) setDesired(s *step, c *Command, b SetDesired) {
 }
 
 func (m *Machine) transition(p *pipeline, to Desired) (Refusal, string) {
+	if to == desiredUnset || to > Stopped {
+		return Invalid, "that is no desired state"
+	}
 	anyOpen := false
 	m.each(&p.Pipeline, func(sc *scope) {
 		g := sc.newest()
@@ -354,8 +357,7 @@ func (m *Machine) transition(p *pipeline, to Desired) (Refusal, string) {
 		if p.Desired == Draining {
 			return m.drained(p)
 		}
-	default:
-		return Invalid, "that is no desired state"
+	case desiredUnset:
 	}
 	return refusalUnset, ""
 }

@@ -82,12 +82,6 @@ func (s *scope) restorePoint(e Epoch) *epoch {
 
 func (s *scope) isPinned(e Epoch) bool { return slices.Contains(s.pinned, e) }
 
-// quiet reports that nothing of the scope is open or unresolved.
-func (s *scope) quiet() bool {
-	g := s.newest()
-	return (g == nil || !g.Open) && len(s.open) == 0
-}
-
 func (b *Branch) resolved() bool { return b.Proof.Verdict != verdictUnset || b.Forced != "" }
 
 func allResolved(bs []Branch) bool {

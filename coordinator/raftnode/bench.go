@@ -135,7 +135,7 @@ type benchGroup struct {
 func benchNode(dir, id string) Config {
 	return Config{
 		NodeID: id, DataDir: filepath.Join(dir, id), RaftBind: "127.0.0.1:0",
-		Logger:  slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger:  slog.New(slog.DiscardHandler),
 		OnFatal: func(error) {}, // Run tells
 	}
 }

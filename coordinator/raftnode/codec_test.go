@@ -29,10 +29,26 @@ var update = flag.Bool("update", false, "add missing golden files; existing ones
 // bodies has every command of the ledger.
 func bodies() []ledger.Body {
 	return []ledger.Body{
-		ledger.Init{}, ledger.PutNode{}, ledger.PutPipeline{}, ledger.DeletePipeline{}, ledger.SetDesired{},
-		ledger.OpenGeneration{}, ledger.CloseGeneration{}, ledger.Decide{}, ledger.Announce{}, ledger.Commit{},
-		ledger.PresumeAbort{}, ledger.Resolve{}, ledger.Swept{}, ledger.Rewind{}, ledger.Resume{}, ledger.Force{},
-		ledger.Retire{}, ledger.Reshard{}, ledger.RaiseFeatureLevel{}, ledger.Pin{},
+		ledger.Init{},
+		ledger.PutNode{},
+		ledger.PutPipeline{},
+		ledger.DeletePipeline{},
+		ledger.SetDesired{},
+		ledger.OpenGeneration{},
+		ledger.CloseGeneration{},
+		ledger.Decide{},
+		ledger.Announce{},
+		ledger.Commit{},
+		ledger.PresumeAbort{},
+		ledger.Resolve{},
+		ledger.Swept{},
+		ledger.Rewind{},
+		ledger.Resume{},
+		ledger.Force{},
+		ledger.Retire{},
+		ledger.Reshard{},
+		ledger.RaiseFeatureLevel{},
+		ledger.Pin{},
 	}
 }
 

@@ -356,10 +356,14 @@ func TestStoredSnapshotsGoOnDecoding(t *testing.T) {
 		for i, body := range []ledger.Body{
 			ledger.Init{Namespace: "test", Incarnation: 1},
 			ledger.PutNode{Node: members()[0]},
-			ledger.PutPipeline{Pipeline: ledger.Pipeline{Name: "orders", Desired: ledger.Running, Shards: 1, Fingerprint: "f",
-				Members: []ledger.MemberSpec{{Name: "all", Source: true, Resources: []ledger.ResourceSpec{{Name: "files", Kind: "file"}}}}}},
-			ledger.OpenGeneration{Scope: ledger.ScopeID{Pipeline: "orders"}, Cause: "start", Fingerprint: "f",
-				Members: []ledger.MemberInstance{{Member: "all", Instance: "i1"}}},
+			ledger.PutPipeline{Pipeline: ledger.Pipeline{
+				Name: "orders", Desired: ledger.Running, Shards: 1, Fingerprint: "f",
+				Members: []ledger.MemberSpec{{Name: "all", Source: true, Resources: []ledger.ResourceSpec{{Name: "files", Kind: "file"}}}},
+			}},
+			ledger.OpenGeneration{
+				Scope: ledger.ScopeID{Pipeline: "orders"}, Cause: "start", Fingerprint: "f",
+				Members: []ledger.MemberInstance{{Member: "all", Instance: "i1"}},
+			},
 			ledger.Decide{Scope: ledger.ScopeID{Pipeline: "orders"}, Epoch: ledger.Epoch{Generation: 1, N: 1}, Votes: []ledger.Vote{{
 				Member: "all", Instance: "i1", Positions: []ledger.Position{{Resource: "in", Split: "0", Offset: 5}},
 				Branches: []ledger.Prepared{{Resource: "files", Handle: ledger.Handle{Kind: "file", Version: 1, Identity: "d", Name: "n"}}},

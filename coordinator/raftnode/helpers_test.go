@@ -3,7 +3,6 @@ package raftnode
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -45,7 +44,7 @@ func members() []ledger.Node {
 	return out
 }
 
-func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // inBubble runs f with a bootstrapped cluster, and ends it.
 func inBubble(t *testing.T, change func(*Config), f func(*testing.T, *cluster)) {

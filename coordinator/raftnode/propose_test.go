@@ -192,7 +192,9 @@ func TestAnEntryStaysSmallUnlessOneCommandIsLarge(t *testing.T) {
 			t.Errorf("%d large ones of %d entries", large, len(log.entries))
 		}
 		for range len(asked) - len(log.entries) {
-			<-log.answer
+			if err := <-log.answer; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

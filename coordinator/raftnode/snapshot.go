@@ -241,8 +241,8 @@ func (in *snapshotReader) next() ([]byte, error) {
 	if _, err := io.CopyN(&b, in.r, int64(length)); err != nil {
 		return nil, noEOF(err)
 	}
-	in.sum.Write(appendUvarint(nil, length)) //nolint:errcheck // a hash never fails
-	in.sum.Write(b.Bytes())                  //nolint:errcheck // a hash never fails
+	in.sum.Write(appendUvarint(nil, length))
+	in.sum.Write(b.Bytes())
 	return b.Bytes(), nil
 }
 

@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -91,8 +92,9 @@ func (p *peerTLS) client(conn net.Conn, to string, timeout time.Duration) (net.C
 		InsecureSkipVerify: true, //nolint:gosec // verified below, by node id and not by host name
 		VerifyConnection:   func(cs tls.ConnectionState) error { return p.verifyServer(cs, to) },
 	})
-	deadline := time.Now().Add(timeout)
-	if err := errors.Join(tc.SetDeadline(deadline), tc.Handshake(), tc.SetDeadline(time.Time{})); err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := tc.HandshakeContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("connect to %s: %w", to, err), tc.Close())
 	}
 	return tc, nil
@@ -124,7 +126,9 @@ type lateHandshake struct {
 
 func (c *lateHandshake) shake() error {
 	c.once.Do(func() {
-		c.err = errors.Join(c.SetDeadline(time.Now().Add(handshakeTimeout)), c.Handshake(), c.SetDeadline(time.Time{}))
+		ctx, cancel := context.WithTimeout(context.Background(), handshakeTimeout)
+		defer cancel()
+		c.err = c.HandshakeContext(ctx)
 	})
 	return c.err
 }

@@ -1,6 +1,7 @@
 package raftnode
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -235,7 +236,8 @@ func (s *stream) Accept() (net.Conn, error) {
 
 // Dial connects to a peer and, with TLS, returns only if it is the member at that address.
 func (s *stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
-	conn, err := net.DialTimeout("tcp", string(to), timeout)
+	d := net.Dialer{Timeout: timeout}
+	conn, err := d.DialContext(context.Background(), "tcp", string(to))
 	if err != nil {
 		return nil, err
 	}

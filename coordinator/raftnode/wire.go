@@ -338,13 +338,6 @@ func (w *wire) done() {
 	w.fail(errUnknownField, "field %d is not known here, or not in its place; this version is too old to follow", tag>>3)
 }
 
-// encode writes one value as a message.
-func encode[T any](b []byte, v *T, visit func(*wire, *T)) ([]byte, error) {
-	w := wire{writing: true, out: b}
-	visit(&w, v)
-	return w.out, w.err
-}
-
 // decode reads one value from the whole of b, which it does not keep.
 func decode[T any](b []byte, v *T, visit func(*wire, *T)) error {
 	w := wire{in: string(b), clone: len(b) > sharedText}

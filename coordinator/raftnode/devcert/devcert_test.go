@@ -18,7 +18,11 @@ func ExampleMake() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() {
+		if err := os.RemoveAll(dir); err != nil {
+			panic(err)
+		}
+	}()
 	if err := devcert.Make(devcert.Options{Dir: dir, Nodes: []string{"n1"}}); err != nil {
 		panic(err)
 	}
