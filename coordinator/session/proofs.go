@@ -151,7 +151,7 @@ func (m *Manager) record(ctx context.Context, meta *unisinkv1.Meta, bodies []led
 				m.c.Logger.WarnContext(ctx, "proof not taken", obs.Actor(meta.GetActor()), obs.Cause(res.Text))
 				return nil
 			}
-			return RefusalError(res)
+			return wire.Refusal(res)
 		})
 	}
 	return g.Wait()

@@ -6,29 +6,15 @@ import (
 	"fmt"
 	"strconv"
 
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/grpcerr"
 )
 
-// code is the one place that says which status code a reason travels under.
-func code(reason string) codes.Code {
-	switch reason {
-	case grpcerr.NotFound:
-		return codes.NotFound
-	case grpcerr.Invalid:
-		return codes.InvalidArgument
-	case grpcerr.OutcomeUnknown, grpcerr.LeaseLost, grpcerr.Slow:
-		return codes.Unavailable
-	default:
-		return codes.FailedPrecondition
-	}
-}
-
 func refuse(reason string, meta map[string]string, format string, args ...any) error {
-	return grpcerr.New(code(reason), reason, fmt.Sprintf(format, args...), meta)
+	return grpcerr.New(wire.Code(reason), reason, fmt.Sprintf(format, args...), meta)
 }
 
 func invalid(format string, args ...any) error {
@@ -63,18 +49,4 @@ func (m *Manager) proposal(err error) error {
 	default:
 		return m.c.NotLeader()
 	}
-}
-
-// RefusalError is the status of a command that was not applied; nil when it was.
-func RefusalError(r ledger.Result) error {
-	if r.OK() {
-		return nil
-	}
-	reasons := map[ledger.Refusal]string{
-		ledger.NotFound: grpcerr.NotFound, ledger.Stale: grpcerr.Stale, ledger.FencedOff: grpcerr.Fenced,
-		ledger.HaltedScope: grpcerr.Halted, ledger.NotDesired: grpcerr.NotDesired, ledger.Backoff: grpcerr.Backoff,
-		ledger.TooOld: grpcerr.TooOld, ledger.TooNew: grpcerr.TooNew, ledger.Contradicts: grpcerr.Contradicts,
-		ledger.Busy: grpcerr.Busy, ledger.Invalid: grpcerr.Invalid, ledger.Unsupported: grpcerr.Unsupported,
-	}
-	return refuse(reasons[r.Refusal], nil, "%s", r.Text)
 }
