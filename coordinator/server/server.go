@@ -140,7 +140,8 @@ func New(c Config) *Server {
 		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(c.Logger), s.forward.unary),
 		grpc.ChainStreamInterceptor(m.stream, recoverStream(c.Logger)),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
-		// The SDK pings each second to notice a dead leader; the default policy would cut it off.
+		// The SDK pings every 10 s, the least that grpc-go lets a client do, and clients in other languages
+		// more often. The default policy takes pings more frequent than every 5 minutes for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(4 << 20),
 	}
