@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -188,6 +189,54 @@ func TestS2_OnTheWayOutWhatIsPreparedStays(t *testing.T) {
 		if l := get(t, "leave", st.left); l.GetGeneration() != 7 || l.GetCause() == "" {
 			t.Errorf("leave %v", l)
 		}
+	})
+}
+
+// A leader that is told ends the stream before its answer arrives. Who attached again then would be
+// given a place in the next generation, and take it along.
+func TestAMemberThatLeavesDoesNotAttachAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.onLeave = func() {
+			st.hangUp()
+			time.Sleep(900 * time.Millisecond) // the member waits a second for the answer
+		}
+		st.cancel()
+		<-st.done
+		get(t, "leave", st.left)
+		none(t, "attached on the way out", time.Second, st.attached)
+	})
+}
+
+// A lane of the old generation and the restore of the next one would finish the same branches side by
+// side: the lane in its own order, the restore in the ledger's (P6).
+func TestP6_LanesHaveEndedWhenTheNextGenerationOpens(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.epoch(7, 1, "a")
+		v := get(t, "vote", st.voted)
+		busy := make(chan struct{})
+		var inLane atomic.Bool
+		st.memory.SetHook(func(ctx context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+			switch {
+			case call == participanttest.CallOpen && inLane.Load():
+				t.Errorf("generation 8 is opened while a lane of 7 commits")
+			case call == participanttest.CallCommit && when == participanttest.Before && inLane.CompareAndSwap(false, true):
+				close(busy)
+				<-ctx.Done()
+				st.memory.SetHook(nil)
+				return context.Cause(ctx)
+			}
+			return nil
+		})
+		st.committed(7, 1)
+		<-busy
+		st.restore(&unisinkv1.Restore{Generation: 8, Unfinished: []*unisinkv1.Unfinished{{
+			Epoch: &unisinkv1.Epoch{Generation: 7, N: 1}, Member: "solo", Resource: "out", Handle: v.GetBranches()[0].GetHandle(),
+		}}})
+		want(t, "restored", commits(st.store), []string{"commit 7.1"})
 	})
 }
 

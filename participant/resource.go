@@ -25,7 +25,9 @@ type Resource interface {
 	Open(ctx context.Context, o Opening) error
 
 	// Begin starts a branch. Nothing of it is visible to readers before Commit. The name's generation
-	// is the opened one; names of one generation come in ascending order.
+	// is the opened one; names of one generation come in ascending order. It is called again with the
+	// same name when it failed or its answer was lost: the branch answered last is the one that is
+	// written to, and an earlier one leaves nothing that is ever prepared or outlives its generation.
 	Begin(ctx context.Context, name BranchName) (Branch, error)
 
 	// Commit makes a prepared branch visible and returns the proof, read from the resource. It may be

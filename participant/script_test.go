@@ -36,6 +36,7 @@ type script struct {
 	onVote   func(*unisinkv1.Vote) (*unisinkv1.VoteResponse, error)
 	onDecide func(*unisinkv1.Vote) (*unisinkv1.DecideResponse, error)
 	onRenew  func() error
+	onLeave  func()
 	clock    uint64
 }
 
@@ -141,7 +142,13 @@ func (s *script) Resolved(_ context.Context, req *unisinkv1.ResolvedRequest) (*u
 }
 
 func (s *script) Leave(_ context.Context, req *unisinkv1.LeaveRequest) (*unisinkv1.LeaveResponse, error) {
+	s.mu.Lock()
+	on := s.onLeave
+	s.mu.Unlock()
 	s.left <- req
+	if on != nil {
+		on()
+	}
 	return &unisinkv1.LeaveResponse{}, nil
 }
 
