@@ -109,7 +109,7 @@ func TestATransactionByHandCommitsEverywhereOrNowhere(t *testing.T) {
 			t.Fatalf("outcome %s, %v", out, err)
 		}
 	})
-	t.Run("O6/a resource that drops what was decided is heuristic", func(t *testing.T) {
+	t.Run("a resource that drops what was decided is heuristic", func(t *testing.T) {
 		orders, txn := participanttest.NewStore("orders"), newTxn(t)
 		b := handBranch(t, c, orders, txn, "orders", "o1")
 		thief := orders.Process()

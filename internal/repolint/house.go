@@ -79,9 +79,12 @@ func CheckPaths(repo *Repo) []Finding {
 // tested.
 var failureRow = regexp.MustCompile(`^\|\s*([A-Z][0-9]+)\s*\|.*\|([^|]*)\|\s*$`)
 
+// failureTest is a test or subtest that is named after a row: TestP17_Survivor or "P17/a survivor".
+var failureTest = regexp.MustCompile(`func Test([A-Z][0-9]+)_|"([A-Z][0-9]+)/`)
+
 // CheckFailures finds rows of docs/failures.md that name no test, a file that does not exist,
 // or a file that has the row's id neither in its name nor in its text: a promise whose test
-// has gone.
+// has gone. It finds tests as well that are named after a row that the table lacks.
 func CheckFailures(repo *Repo) []Finding {
 	const doc = "docs/failures.md"
 	f := repo.File(doc)
@@ -89,14 +92,14 @@ func CheckFailures(repo *Repo) []Finding {
 		return []Finding{{"failures", doc, 0, "there is none: list what must not happen, and the test that would see it"}}
 	}
 	var found []Finding
-	rows, number := 0, 0
+	rows, number := map[string]bool{}, 0
 	for line := range strings.Lines(string(f.Data)) {
 		number++
 		m := failureRow.FindStringSubmatch(strings.TrimRight(line, "\n"))
 		if m == nil {
 			continue
 		}
-		rows++
+		rows[m[1]] = true
 		tests := backquoted.FindAllStringSubmatch(m[2], -1)
 		if len(tests) == 0 {
 			found = append(found, Finding{"failures", doc, number, m[1] + " names no test"})
@@ -109,8 +112,28 @@ func CheckFailures(repo *Repo) []Finding {
 			}
 		}
 	}
-	if rows == 0 {
-		found = append(found, Finding{"failures", doc, 0, "its table has no rows"})
+	if len(rows) == 0 {
+		return append(found, Finding{"failures", doc, 0, "its table has no rows"})
+	}
+	return append(found, testsWithoutRow(repo, rows)...)
+}
+
+// testsWithoutRow finds tests that are named after a row that is not there.
+func testsWithoutRow(repo *Repo, rows map[string]bool) []Finding {
+	var found []Finding
+	for _, f := range repo.GoFiles() {
+		if !f.Test || under(f.Dir(), "internal/repolint") { // whose tests quote others
+			continue
+		}
+		number := 0
+		for line := range strings.Lines(string(f.Data)) {
+			number++
+			for _, m := range failureTest.FindAllStringSubmatch(line, -1) {
+				if id := m[1] + m[2]; !rows[id] {
+					found = append(found, Finding{"failures", f.Path, number, fmt.Sprintf("a test is named after %s, which is no row of docs/failures.md", id)})
+				}
+			}
+		}
 	}
 	return found
 }

@@ -267,6 +267,8 @@ func failureTrials() []trial {
 		{"untested", []string{"docs/failures.md", doc("")}, "P17 names no test"},
 		{"the file is gone", []string{"docs/failures.md", doc("`a/b_test.go`")}, "docs/failures.md:3"},
 		{"the test is gone", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", "package p // P170, P1\n"}, "P17 is not mentioned in a/b_test.go"},
+		{"a test without a row", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", test + "func TestP18_Other() {}\n"}, "named after P18"},
+		{"a subtest without a row", []string{"docs/failures.md", doc("`a/b_test.go`"), "a/b_test.go", test + "var _ = []string{\"P17/x\", \"P19/y\"}\n"}, "named after P19"},
 		{"no document", nil, "there is none"},
 		{"no rows", []string{"docs/failures.md", "# Failures\n"}, "no rows"},
 	}
