@@ -93,11 +93,12 @@ func (f *forwarder) conn(addr string) (*grpc.ClientConn, error) {
 
 func (f *forwarder) close() {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, c := range f.conns {
+	conns := f.conns
+	f.conns = map[string]*grpc.ClientConn{}
+	f.mu.Unlock()
+	for _, c := range conns {
 		_ = c.Close() // nothing is under way any more
 	}
-	f.conns = map[string]*grpc.ClientConn{}
 }
 
 // newResponse makes an empty response message of a method.
