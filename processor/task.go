@@ -298,7 +298,6 @@ func (t *task) step(ctx context.Context, p polled) (err error) {
 	return err
 }
 
-// show publishes what tools may see.
 // lateTells is the least time between two warnings of late records.
 const lateTells = time.Minute
 
@@ -314,6 +313,7 @@ func (t *task) tellLate(ctx context.Context) {
 	t.lateTold, t.lateAt = late, time.Now()
 }
 
+// show publishes what tools may see.
 func (t *task) show() {
 	s := t.loop.status()
 	t.p.status.Store(&s)
