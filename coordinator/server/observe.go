@@ -17,6 +17,7 @@ import (
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/internal/invariant"
 	"github.com/unisink/unisink/internal/obs"
 )
 
@@ -80,9 +81,12 @@ func (m *metrics) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerI
 	return err
 }
 
-// recovered turns a panic in a handler into an answer and an alarm; the state machine's own
-// panics are not caught here, they happen where entries are applied and stop the process.
+// recovered turns a panic in a handler into an answer and an alarm. A broken invariant goes on and
+// stops the process: nothing that this node says can be relied on any longer.
 func recovered(log *slog.Logger, method string, what any) error {
+	if broken, ok := what.(invariant.Violation); ok {
+		panic(broken)
+	}
 	log.Error("handler panicked; this is a bug", slog.String("method", method), slog.Any("panic", what), slog.String("stack", string(debug.Stack())))
 	return grpcerr.New(codes.Internal, "", fmt.Sprintf("%s failed by a bug in the coordinator; its log says more", method), nil)
 }
