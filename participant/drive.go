@@ -147,7 +147,7 @@ func (m *Member) stop(ctx context.Context, cause string) {
 		patience, cancel := context.WithTimeout(ctx, 10*time.Second)
 		defer cancel()
 		if !g.finished(patience) {
-			m.log.WarnContext(ctx, "stopped with branches that are not finished; a resolver or the next generation finishes them", obs.Gen(g.id))
+			m.log.WarnContext(ctx, "stopped with branches that are not finished; the next generation finishes them", obs.Gen(g.id))
 		}
 	}
 	m.log.InfoContext(ctx, "stopped", obs.Cause(cause))

@@ -119,7 +119,7 @@ func (c *Client) finish(ctx context.Context, txn string, f finishing, want Verdi
 	}
 	// A branch that was never announced nor committed is not in the ledger, and needs no proof there.
 	if err := c.Resolve(ctx, txn, f.Name, proof); err != nil && !errors.Is(err, ErrNotFound) {
-		c.log.WarnContext(ctx, "proof not reported; a resolver finds it again", obs.Txn(txn), obs.Resource(f.Name), obs.Err(err))
+		c.log.WarnContext(ctx, "proof not reported; the transaction stays in doubt until it is run again", obs.Txn(txn), obs.Resource(f.Name), obs.Err(err))
 	}
 	if proof.Verdict != want {
 		return fmt.Errorf("%w: %s in transaction %s: %s", ErrHeuristic, f.Name, txn, proof.Evidence)
