@@ -18,6 +18,7 @@ const (
 	leaderAway  = time.Second     // a killed leader's
 	leaderStill = 5 * time.Second // a stopped leader's
 	decisionIn  = 90 * time.Second
+	calmAfter   = 2200 * time.Millisecond
 	reachIn     = 8 * time.Second // longest wait for a fault point to be reached
 	pointTries  = 6
 	standbyFor  = 3 * time.Second // how long a woken zombie is watched
@@ -60,7 +61,9 @@ func (r *trial) do(ctx context.Context, a act) error {
 	return r.awaitDecision(ctx, a.String())
 }
 
-// awaitDecision waits until an epoch is decided that was not when it was called.
+// awaitDecision waits until an epoch is decided that was not when it was called, by a generation
+// that has lived long enough not to count as one that failed at once: ten of those in a row halt the
+// scope, as they should.
 func (r *trial) awaitDecision(ctx context.Context, after string) error {
 	since := time.Now()
 	return awaitFor(ctx, decisionIn, "a decision after: "+after, func() error {
@@ -69,6 +72,9 @@ func (r *trial) awaitDecision(ctx context.Context, after string) error {
 		}
 		if r.line.decidedIn(since, time.Now()) == 0 {
 			return errors.New("none was logged")
+		}
+		if age := r.line.age(time.Now()); age < calmAfter {
+			return fmt.Errorf("the generation is %s old, wanted %s", age, calmAfter)
 		}
 		return nil
 	})

@@ -177,6 +177,21 @@ func (t *timeline) decidedIn(from, to time.Time) int {
 	return n
 }
 
+// age is how long the newest generation has been running; 0 if it has not started, or is closed.
+func (t *timeline) age(now time.Time) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var newest uint64
+	for g := range t.opened {
+		newest = max(newest, g)
+	}
+	started, isStarted := t.started[newest]
+	if _, isClosed := t.closed[newest]; isClosed || !isStarted {
+		return 0
+	}
+	return now.Sub(started)
+}
+
 func (t *timeline) decidedAt(e epoch) (time.Time, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -60,6 +60,21 @@ func TestAMomentIsWhatTheLogsShow(t *testing.T) {
 	}
 }
 
+func TestAGenerationHasAnAgeWhileItRuns(t *testing.T) {
+	running := [][4]any{{0.0, saidOpened, "1.0", ""}, {0.5, saidStarted, "1.0", ""}}
+	if age := logged(t, running...).age(sec(3)); age != 2500*time.Millisecond {
+		t.Errorf("age %s, want 2.5s", age)
+	}
+	closed := append(running, [4]any{1.0, saidClosed, "1.4", ""})
+	if age := logged(t, closed...).age(sec(3)); age != 0 {
+		t.Errorf("age of a closed one %s, want 0", age)
+	}
+	next := append(closed, [4]any{1.1, saidOpened, "2.0", ""})
+	if age := logged(t, next...).age(sec(3)); age != 0 {
+		t.Errorf("age of one that has not started %s, want 0", age)
+	}
+}
+
 func TestADecidedEpochWithoutProofIsLeftOpen(t *testing.T) {
 	line := logged(t, [4]any{1.0, saidVote, "4.7", votedYes}, [4]any{1.2, saidDecided, "4.7", ""})
 	if open := line.open(); len(open) != 1 || open[0] != "4.7" {
