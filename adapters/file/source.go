@@ -253,6 +253,7 @@ func (s *Source) read() (*stream.Batch, error) {
 	b := &s.batch
 	*b = stream.Batch{Split: s.split(c.name), Records: b.Records[:0], HighWater: c.size}
 	for len(b.Records) < s.c.BatchRecords {
+		start := c.at
 		line, err := s.line()
 		if errors.Is(err, io.EOF) {
 			b.Ended = true
@@ -264,7 +265,7 @@ func (s *Source) read() (*stream.Batch, error) {
 		if len(line) == 0 {
 			continue // blank
 		}
-		b.Records = append(b.Records, stream.Record{Value: line, Topic: c.name, Offset: c.at - int64(len(line)) - 1})
+		b.Records = append(b.Records, stream.Record{Value: line, Topic: c.name, Offset: start})
 	}
 	s.next[c.name] = c.at
 	b.Next = stream.Position{Split: b.Split, Offset: c.at, LeaderEpoch: -1}

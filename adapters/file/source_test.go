@@ -80,6 +80,33 @@ func TestSourceReadsEveryLineOnceAndGoesOnFromAPosition(t *testing.T) {
 	}
 }
 
+func TestARecordsOffsetIsTheByteItsLineBeginsAt(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "a.jsonl"), []byte("1\n\n22\n333"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, dir)
+	if err := s.Open(context.Background(), nil); err != nil {
+		t.Fatal(err)
+	}
+	var got []int64
+	for {
+		b, err := s.Poll(context.Background())
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range b.Records {
+			got = append(got, r.Offset)
+		}
+	}
+	if want := []int64{0, 3, 6}; !slices.Equal(got, want) { // the last line has no end
+		t.Errorf("offsets %v, want %v", got, want)
+	}
+}
+
 func TestSourceNeverResetsAPosition(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "a.jsonl")
