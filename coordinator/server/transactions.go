@@ -125,7 +125,11 @@ func (t *transactions) ListTransactions(_ context.Context, req *unisinkv1.ListTr
 				}
 			}
 		}
-		for _, x := range m.Txns(req.GetInDoubt(), limit-len(out.Transactions)) {
+		room := limit - len(out.Transactions)
+		if room == 0 {
+			return // which Txns would take for no limit
+		}
+		for _, x := range m.Txns(req.GetInDoubt(), room) {
 			out.Transactions = append(out.Transactions, handTransaction(x))
 		}
 	})

@@ -1,0 +1,62 @@
+package server
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// shown is a node of which a test looks at the ledger alone.
+type shown struct {
+	Node
+	m *ledger.Machine
+}
+
+func (s shown) View(read func(*ledger.Machine)) { read(s.m) }
+
+// doubtful is a ledger with one unfinished epoch and some unfinished transactions by hand.
+func doubtful(t *testing.T, byHand int) *ledger.Machine {
+	t.Helper()
+	m := ledger.New()
+	scope := ledger.ScopeID{Pipeline: "p"}
+	handle := ledger.Handle{Kind: "memory", Version: 1, Identity: "i", Alias: "out", Name: "n"}
+	bodies := []ledger.Body{
+		ledger.Init{Namespace: "test", Incarnation: 1},
+		ledger.PutPipeline{Pipeline: ledger.Pipeline{
+			Name: "p", Fingerprint: "f",
+			Members: []ledger.MemberSpec{{Name: "a", Source: true, Resources: []ledger.ResourceSpec{{Name: "out", Kind: "memory"}}}},
+		}},
+		ledger.OpenGeneration{Scope: scope, Fingerprint: "f", Cause: "test", Members: []ledger.MemberInstance{{Member: "a", Instance: "1"}}},
+		ledger.Decide{Scope: scope, Epoch: ledger.Epoch{Generation: 1, N: 1}, Votes: []ledger.Vote{{
+			Member: "a", Instance: "1", Branches: []ledger.Prepared{{Resource: "out", Handle: handle}},
+		}}},
+	}
+	for n := range byHand {
+		bodies = append(bodies, ledger.Commit{
+			Txn:      ledger.TxnID(fmt.Sprintf("00000000-03e8-7000-8000-%012x", n)),
+			Branches: []ledger.HandBranch{{Resource: "out", Handle: handle}},
+		})
+	}
+	for _, b := range bodies {
+		if r, _ := m.Apply(ledger.Command{At: 1000, Actor: "test", Body: b}); !r.OK() {
+			t.Fatalf("%T: %s", b, r.Text)
+		}
+	}
+	return m
+}
+
+func TestAListOfTransactionsIsNeverLongerThanItsLimit(t *testing.T) {
+	s := &transactions{s: &Server{c: Config{Node: shown{m: doubtful(t, 3)}}}}
+	for limit := range uint32(6) {
+		want := min(int(limit), 4)
+		if limit == 0 {
+			want = 4 // the default
+		}
+		got, err := s.ListTransactions(t.Context(), &unisinkv1.ListTransactionsRequest{InDoubt: true, Limit: limit})
+		if err != nil || len(got.GetTransactions()) != want {
+			t.Errorf("limit %d: %d transactions, %v; want %d", limit, len(got.GetTransactions()), err, want)
+		}
+	}
+}
