@@ -141,16 +141,19 @@ func (g *generation) resolved(ctx context.Context, e *epoch, s *share, want Verd
 func (g *generation) finished(ctx context.Context) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.until(ctx, func() bool {
-		for _, e := range g.epochs {
-			for _, s := range e.shares {
-				if s.vote.Handle.Name != "" && !s.resolved {
-					return false
-				}
+	return g.until(ctx, g.allResolved) == nil
+}
+
+// allResolved reports whether no prepared branch is left to finish; with mu held.
+func (g *generation) allResolved() bool {
+	for _, e := range g.epochs {
+		for _, s := range e.shares {
+			if s.vote.Handle.Name != "" && !s.resolved {
+				return false
 			}
 		}
-		return true
-	}) == nil
+	}
+	return true
 }
 
 // settle prepares the end of a closed generation: what was never prepared is dropped. A branch whose
@@ -224,17 +227,7 @@ func (g *generation) urgent() bool {
 
 // drained reports whether the generation is closed and nothing is left to finish; with mu held.
 func (g *generation) drained() bool {
-	if !g.end.closed || !g.end.settled {
-		return false
-	}
-	for _, e := range g.epochs {
-		for _, s := range e.shares {
-			if s.vote.Handle.Name != "" && !s.resolved {
-				return false
-			}
-		}
-	}
-	return true
+	return g.end.closed && g.end.settled && g.allResolved()
 }
 
 // quiet waits for a vote to carry the proofs through seen. True: none did, or it became urgent.
