@@ -80,7 +80,7 @@ func (t *tenure) accepts(n participant.BranchName) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n.N <= t.last {
+	if n.N < t.last { // the last one is begun again when its answer was an error
 		return fmt.Errorf("begin %s: %w: epoch %d was begun already", n, participant.ErrBug, t.last)
 	}
 	t.last = n.N

@@ -28,4 +28,5 @@ const (
 	mixesBranches
 	anonymous
 	oneHandle
+	beginsOnce
 )

@@ -42,6 +42,19 @@ func checkInvisible(t testing.TB, target Target) {
 	b.sees("a", "b")
 }
 
+func checkBeginTwice(t testing.TB, target Target) {
+	b := newBench(t, target)
+	r := b.opened(1)
+	name := branchName(home, 1, 1)
+	b.begin(r, name) // its answer is lost, so nobody writes to it
+	h := b.prepared(b.begin(r, name, "a"))
+	b.lists(r, home, name)
+	b.commit(r, h)
+	b.commit(r, b.epoch(r, 2, "b"))
+	b.lists(r, home)
+	b.sees("a", "b")
+}
+
 func checkPrepareTwice(t testing.TB, target Target) {
 	b := newBench(t, target)
 	r := b.opened(1)

@@ -48,6 +48,7 @@ func Checks() []Check {
 	return []Check{
 		{"a description is stable and complete", checkDescribe},
 		{"nothing is visible before its commit", checkInvisible},
+		{"begin may be repeated", checkBeginTwice},
 		{"prepare again gives the same handle", checkPrepareTwice},
 		{"E1/an empty branch is read-only", checkReadOnly},
 		{"O5/every call may be repeated", checkRepeats},

@@ -82,6 +82,7 @@ func TestEveryCheckTurnsRed(t *testing.T) {
 	breaks := map[string]breakage{
 		"a description is stable and complete":         anonymous,
 		"nothing is visible before its commit":         visibleEarly,
+		"begin may be repeated":                        beginsOnce,
 		"prepare again gives the same handle":          newHandleEachTime,
 		"E1/an empty branch is read-only":              emptyIsYes,
 		"O5/every call may be repeated":                repeatsWrite,

@@ -249,7 +249,7 @@ func (m *Memory) Begin(ctx context.Context, name participant.BranchName) (partic
 			switch {
 			case m.open == nil || m.open.Generation != name.Generation:
 				return fmt.Errorf("begin %s: %w: its generation is not the opened one", name, participant.ErrBug)
-			case name.N < m.newest:
+			case name.N < m.newest || name.N == m.newest && m.store.broken == beginsOnce:
 				return fmt.Errorf("begin %s: %w: names come in ascending order, the last was %d", name, participant.ErrBug, m.newest)
 			}
 			// A repeat, its first answer having been lost, takes the place of the first.
