@@ -9,7 +9,7 @@ import (
 func FuzzParseBranchName(f *testing.F) {
 	for _, s := range []string{
 		"ns.orders.0.sink.out.7.12", "ns~2.orders.4294967295.sink.out.7.12", "ns.0190a0b0-0000-7000-8000-000000000000.out",
-		"", ".", "......", "ns.orders.00.sink.out.7.12", "ns~1.a.0.b.c.1.1", "a..b",
+		"", ".", "......", "ns.orders.00.sink.out.7.12", "ns~1.a.0.b.c.1.1", "a..b", "0~02.0.0",
 	} {
 		f.Add(s)
 	}

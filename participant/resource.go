@@ -182,7 +182,11 @@ func ParseNamespace(s string) (Namespace, error) {
 	if err != nil || n < 2 {
 		return Namespace{}, fmt.Errorf("%q is no namespace: the incarnation after '~' is a number from 2", s)
 	}
-	return Namespace{Name: name, Incarnation: n}, nil
+	ns := Namespace{Name: name, Incarnation: n}
+	if ns.String() != s {
+		return Namespace{}, fmt.Errorf("%q is no namespace: write the incarnation as %d", s, n)
+	}
+	return ns, nil
 }
 
 // MaxHandle is the largest encoded handle, bytes.
