@@ -2,11 +2,9 @@ package processor
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/window"
@@ -33,22 +31,7 @@ type flow interface {
 	fire(ctx context.Context, out *outbox) error
 }
 
-// remembering is what a snapshot holds.
-type remembering interface {
-	// reset makes the operator new, for the splits that are read.
-	reset(splits []stream.Split)
-	// restore reads a snapshot into a new operator: what meta and keyed wrote.
-	restore(meta []byte, keyed [][]byte, splits []stream.Split) error
-	// meta appends the small part of a snapshot.
-	meta(dst []byte) []byte
-	// keyed is the other part, good until the next call.
-	keyed() state.Encoded
-	// changed reports whether keyed would differ from its last call.
-	changed() bool
-}
-
 const (
-	metaVersion = 1
 	// maxEventTime bounds event times so that no sum of them overflows; about 36 million years.
 	maxEventTime = 1 << 60
 )
@@ -226,71 +209,4 @@ func (o *windowOperator[T, A]) counts() Counters { return o.count }
 
 func (o *windowOperator[T, A]) watermark() (stream.Watermark, int) {
 	return o.marks.Combined(), o.marks.Idle()
-}
-
-func (o *windowOperator[T, A]) changed() bool { return o.dirty }
-
-func (o *windowOperator[T, A]) keyed() state.Encoded {
-	o.dirty = false
-	return o.encoder.Encode(&o.open, o.keyGroups, o.agg.Encode)
-}
-
-func (o *windowOperator[T, A]) meta(dst []byte) []byte {
-	dst = binary.AppendUvarint(dst, metaVersion)
-	dst = binary.AppendUvarint(dst, uint64(len(o.fingerprint)))
-	dst = append(dst, o.fingerprint...)
-	dst = binary.AppendUvarint(dst, uint64(o.keyGroups))
-	dst = binary.AppendVarint(dst, int64(o.marks.Combined()))
-	for _, c := range o.count.list() {
-		dst = binary.AppendUvarint(dst, *c)
-	}
-	marks := o.marks.Snapshot()
-	dst = binary.AppendUvarint(dst, uint64(len(marks)))
-	for _, m := range marks {
-		for _, s := range []string{m.Split.Resource, m.Split.ID} {
-			dst = binary.AppendUvarint(dst, uint64(len(s)))
-			dst = append(dst, s...)
-		}
-		dst = binary.AppendVarint(dst, int64(m.Watermark))
-	}
-	return dst
-}
-
-func (o *windowOperator[T, A]) restore(meta []byte, keyed [][]byte, splits []stream.Split) error {
-	o.reset(splits)
-	d := state.Decoder{Rest: meta}
-	if v := d.Uvarint(); d.Err == nil && v != metaVersion {
-		return fmt.Errorf("%w: version %d is newer than this program", state.ErrFormat, v)
-	}
-	theirs := string(d.Bytes())
-	groups := d.Uvarint()
-	if d.Err == nil && (theirs != o.fingerprint || groups != uint64(o.keyGroups)) {
-		return fmt.Errorf("%w: the state was written by %q with %d key groups, the pipeline is %q with %d; run the old specification, or give the operator a new id",
-			participant.ErrMisconfigured, theirs, groups, o.fingerprint, o.keyGroups)
-	}
-	combined := stream.Watermark(d.Varint())
-	for _, c := range o.count.list() {
-		*c = d.Uvarint()
-	}
-	var marks []window.Mark
-	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
-		split := stream.Split{Resource: string(d.Bytes()), ID: string(d.Bytes())}
-		marks = append(marks, window.Mark{Split: split, Watermark: stream.Watermark(d.Varint())})
-	}
-	if d.Err != nil {
-		return d.Err
-	}
-	o.marks.Reset(splits, marks, combined)
-	o.settled = combined
-	for _, k := range keyed {
-		if err := state.Decode(k, &o.open, o.keyGroups, o.agg.Decode); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// list names the counters in the order of the snapshot.
-func (c *Counters) list() []*uint64 {
-	return []*uint64{&c.Records, &c.Windowed, &c.Late, &c.Filtered, &c.Skipped, &c.Fired}
 }

@@ -1,0 +1,25 @@
+package spec
+
+import (
+	"log/slog"
+
+	"github.com/unisink/unisink/processor"
+)
+
+// Adapter makes sources and sinks of one kind from what the specification says about them.
+type Adapter struct {
+	// Kind is the key in the specification: "kafka".
+	Kind string
+	// Source and Sink make one; nil: the kind has none. Errors should come from Settings, which knows the lines.
+	Source func(e Env, name string, s Settings) (processor.Source, error)
+	Sink   func(e Env, name string, s Settings) (processor.Sink, error)
+	// SourceSchema and SinkSchema are JSON schemas (draft 2020-12, objects) of the settings; empty: anything.
+	SourceSchema, SinkSchema string
+}
+
+// Env is what adapters get to know of the process.
+type Env struct {
+	Logger *slog.Logger
+	// Lookup finds environment variables; os.LookupEnv.
+	Lookup func(name string) (string, bool)
+}
