@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -52,7 +53,7 @@ func BenchmarkRecord(b *testing.B) {
 		out.Value = fmt.Appendf(out.Value, `{"start":%d,"total":%d}`, r.Window.Start, r.Value)
 		return nil
 	}
-	w := Tumbling(orders, time.Second, Sum(func(o *order1) int64 { return o.amount })).To("one", nil, encode).To("two", nil, encode)
+	w := Tumbling(orders, time.Second, aggregate.Sum(func(o *order1) int64 { return o.amount })).To("one", nil, encode).To("two", nil, encode)
 	loop := newEpochLoop(newWindowOperator(w, DefaultKeyGroups), []namedSink{{name: "one"}, {name: "two"}}, nil)
 	loop.run = benchRun{}
 	split := stream.Split{Resource: "orders", ID: "0"}
@@ -92,7 +93,7 @@ func BenchmarkRecord(b *testing.B) {
 // BenchmarkSnapshot: one op is the snapshot of an epoch, 2,000 accumulators in two open windows, inline.
 func BenchmarkSnapshot(b *testing.B) {
 	in := From("in", nil, decodeReading()).EventTime(at).Key(byKey)
-	op := newWindowOperator(Tumbling(in, time.Second, Summarize(value)), DefaultKeyGroups)
+	op := newWindowOperator(Tumbling(in, time.Second, aggregate.Summarize(value)), DefaultKeyGroups)
 	split := stream.Split{Resource: "in", ID: "0"}
 	op.reset([]stream.Split{split})
 	for w := range 2 {

@@ -1,15 +1,13 @@
 package processor
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
 	"testing"
 	"time"
 
-	"pgregory.net/rapid"
-
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -17,7 +15,7 @@ import (
 func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 	src := processortest.NewSource("in", "0")
 	sink := processortest.NewSink("x")
-	_, err := Tumbling(From("in", src, decodeReading()), 0, Sum(value)).Disorder(-1).
+	_, err := Tumbling(From("in", src, decodeReading()), 0, aggregate.Sum(value)).Disorder(-1).
 		To("out.a", sink, encodeSum).To("in", nil, encodeSum).Pipeline("a/b", KeyGroups(0), MemberName(""))
 	if err == nil {
 		t.Fatal("taken")
@@ -30,7 +28,7 @@ func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 			t.Errorf("the error does not say %q:\n%v", want, err)
 		}
 	}
-	if _, err := Tumbling(From("in", src, decodeReading()).Key(byKey), time.Second, Sum(value)).Pipeline("a"); err == nil || !strings.Contains(err.Error(), "no sink") {
+	if _, err := Tumbling(From("in", src, decodeReading()).Key(byKey), time.Second, aggregate.Sum(value)).Pipeline("a"); err == nil || !strings.Contains(err.Error(), "no sink") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -41,25 +39,25 @@ func TestTheFingerprintFollowsTheSpecification(t *testing.T) {
 	seen := map[string]string{}
 	for name, build := range map[string]func() (*Pipeline, error){
 		"plain": func() (*Pipeline, error) {
-			return Tumbling(s, time.Second, Sum(value)).To("x", sink, encodeSum).Pipeline("p")
+			return Tumbling(s, time.Second, aggregate.Sum(value)).To("x", sink, encodeSum).Pipeline("p")
 		},
 		"size": func() (*Pipeline, error) {
-			return Tumbling(s, 2*time.Second, Sum(value)).To("x", sink, encodeSum).Pipeline("p")
+			return Tumbling(s, 2*time.Second, aggregate.Sum(value)).To("x", sink, encodeSum).Pipeline("p")
 		},
 		"aggregate": func() (*Pipeline, error) {
-			return Tumbling(s, time.Second, Min(value)).To("x", sink, encodeSum).Pipeline("p")
+			return Tumbling(s, time.Second, aggregate.Min(value)).To("x", sink, encodeSum).Pipeline("p")
 		},
 		"filter": func() (*Pipeline, error) {
-			return Tumbling(s.Where(func(*reading) bool { return true }), time.Second, Sum(value)).To("x", sink, encodeSum).Pipeline("p")
+			return Tumbling(s.Where(func(*reading) bool { return true }), time.Second, aggregate.Sum(value)).To("x", sink, encodeSum).Pipeline("p")
 		},
 		"sink": func() (*Pipeline, error) {
-			return Tumbling(s, time.Second, Sum(value)).To("y", sink, encodeSum).Pipeline("p")
+			return Tumbling(s, time.Second, aggregate.Sum(value)).To("y", sink, encodeSum).Pipeline("p")
 		},
 		"version": func() (*Pipeline, error) {
-			return Tumbling(s, time.Second, Sum(value)).To("x", sink, encodeSum).Pipeline("p", Version("2"))
+			return Tumbling(s, time.Second, aggregate.Sum(value)).To("x", sink, encodeSum).Pipeline("p", Version("2"))
 		},
 		"groups": func() (*Pipeline, error) {
-			return Tumbling(s, time.Second, Sum(value)).To("x", sink, encodeSum).Pipeline("p", KeyGroups(8))
+			return Tumbling(s, time.Second, aggregate.Sum(value)).To("x", sink, encodeSum).Pipeline("p", KeyGroups(8))
 		},
 	} {
 		a, err := build()
@@ -101,7 +99,7 @@ func TestMapAndWhereSeeEveryRecordOnce(t *testing.T) {
 			out.value *= 2
 			return nil
 		})
-		p, err := Tumbling(doubled.Where(func(rec *reading) bool { return rec.value > 4 }).Key(byKey), time.Second, Sum(value)).
+		p, err := Tumbling(doubled.Where(func(rec *reading) bool { return rec.value > 4 }).Key(byKey), time.Second, aggregate.Sum(value)).
 			To("one", r.sinks["one"], encodeSum).Pipeline("test")
 		r.must(err)
 		return p
@@ -121,7 +119,7 @@ func TestWhereBeforeEventTimeLeavesTheWatermark(t *testing.T) {
 	src := processortest.NewSource("in", "0")
 	r := newRig(t, src, func(r *rig) *Pipeline {
 		s := From("in", src, decodeReading()).Where(func(rec *reading) bool { return rec.value > 1 }).EventTime(at).Key(byKey)
-		p, err := Tumbling(s, time.Second, Sum(value)).To("one", r.sinks["one"], encodeSum).Pipeline("test")
+		p, err := Tumbling(s, time.Second, aggregate.Sum(value)).To("one", r.sinks["one"], encodeSum).Pipeline("test")
 		r.must(err)
 		return p
 	}, "one")
@@ -146,74 +144,10 @@ func TestEventTimesOutOfRangeAreRefused(t *testing.T) {
 	}
 }
 
-// TestAggregatesMergeAndSurviveASnapshot: an accumulator that was cut in two, or went through a
-// snapshot, is that of all records; after an error it is what it was.
-func TestAggregatesMergeAndSurviveASnapshot(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOf(rapid.OneOf(rapid.Int64Range(-100, 100), rapid.Int64())).Draw(t, "values")
-		cut := rapid.IntRange(0, len(values)).Draw(t, "cut")
-		laws(t, Count[reading](), values, cut)
-		laws(t, Sum(value), values, cut)
-		laws(t, Min(value), values, cut)
-		laws(t, Max(value), values, cut)
-		laws(t, Avg(value), values, cut)
-		laws(t, Summarize(value), values, cut)
-	})
-}
-
-func laws[A comparable](t *rapid.T, agg Aggregate[reading, A], values []int64, cut int) {
-	var whole, left, right, back A
-	agg.Init(&whole)
-	agg.Init(&left)
-	agg.Init(&right)
-	failed := false
-	for i, v := range values {
-		part := &left
-		if i >= cut {
-			part = &right
-		}
-		for _, acc := range []*A{&whole, part} {
-			before := *acc
-			if err := agg.Add(acc, &reading{value: v}); err != nil {
-				failed = true
-				if !errors.Is(err, ErrOverflow) || *acc != before {
-					t.Fatalf("%s: %v left %v of %v", agg.Name(), err, *acc, before)
-				}
-			}
-		}
-	}
-	before := left
-	if err := agg.Merge(&left, &right); err != nil {
-		if !errors.Is(err, ErrOverflow) || left != before {
-			t.Fatalf("%s: %v left %v of %v", agg.Name(), err, left, before)
-		}
-		failed = true
-	}
-	if !failed && left != whole {
-		t.Fatalf("%s: merged %v, whole %v", agg.Name(), left, whole)
-	}
-	code := agg.Encode(nil, &whole)
-	if err := agg.Decode(code, &back); err != nil || back != whole {
-		t.Fatalf("%s: %v came back as %v, %v", agg.Name(), whole, back, err)
-	}
-	if err := agg.Decode(append(code, 0), &back); err == nil {
-		t.Fatalf("%s: a longer accumulator was taken", agg.Name())
-	}
-	if err := agg.Decode(code[:len(code)-1], &back); err == nil {
-		t.Fatalf("%s: a shorter accumulator was taken", agg.Name())
-	}
-}
-
-func TestMeansOfNothing(t *testing.T) {
-	if (Mean{}).Avg() != 0 || (Mean{Sum: 3, Count: 2}).Avg() != 1.5 || (Summary{Sum: 3, Count: 2}).Avg() != 1.5 {
-		t.Error("wrong mean")
-	}
-}
-
 func TestATombstoneIsMadeByEncodeAlone(t *testing.T) {
 	src := processortest.NewSource("in", "0")
 	r := newRig(t, src, func(r *rig) *Pipeline {
-		p, err := Tumbling(From("in", src, decodeReading()).EventTime(at).Key(byKey), time.Second, Sum(value)).
+		p, err := Tumbling(From("in", src, decodeReading()).EventTime(at).Key(byKey), time.Second, aggregate.Sum(value)).
 			To("one", r.sinks["one"], func(res *Result[int64], out *stream.Record) error {
 				if out.Value == nil {
 					t.Error("the value came as a tombstone")

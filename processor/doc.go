@@ -3,7 +3,7 @@
 // A pipeline is built from typed functions:
 //
 //	orders := processor.From("orders", source, decode).EventTime(at).Where(paid).Key(customer)
-//	totals := processor.Tumbling(orders, time.Second, processor.Sum(amount))
+//	totals := processor.Tumbling(orders, time.Second, aggregate.Sum(amount))
 //	p, err := totals.To("topic", topic, encode).To("files", files, encode).Pipeline("totals")
 //	err = p.Run(ctx, processor.RunConfig{Coordinators: addrs})
 //

@@ -8,6 +8,7 @@ import (
 
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
@@ -58,7 +59,7 @@ func Example() {
 		out.Value = strconv.AppendInt(append(out.Value, "total "...), r.Value, 10)
 		return nil
 	}
-	p, err := processor.Tumbling(orders, time.Second, processor.Sum(func(o *Order) int64 { return o.Amount })).
+	p, err := processor.Tumbling(orders, time.Second, aggregate.Sum(func(o *Order) int64 { return o.Amount })).
 		To("topic", topic, encode).
 		To("files", files, encode).
 		Pipeline("totals")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -121,7 +122,7 @@ func TestARecordThatCannotPassEndsTheGenerationWithItsPlace(t *testing.T) {
 }
 
 func TestStateOfAWindowIsNoStateOfAPass(t *testing.T) {
-	meta := newWindowOperator(Tumbling(From("in", nil, decodeReading()).Key(byKey), 1000000, Sum(value)), 8).meta(nil)
+	meta := newWindowOperator(Tumbling(From("in", nil, decodeReading()).Key(byKey), 1000000, aggregate.Sum(value)), 8).meta(nil)
 	op := &passOperator[reading]{}
 	if err := op.restore(meta, nil, nil); !errors.Is(err, participant.ErrMisconfigured) {
 		t.Errorf("got %v, want misconfigured", err)

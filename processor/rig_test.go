@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
@@ -211,7 +212,7 @@ func (r *rig) expect(sink string, want ...string) {
 // sums is a pipeline of sums per second into the sinks "one" and "two".
 func sums(t testing.TB, change ...func(*Windowed[reading, int64]) *Windowed[reading, int64]) func(r *rig) *Pipeline {
 	return func(r *rig) *Pipeline {
-		w := Tumbling(From("in", r.source, decodeReading()).EventTime(at).Key(byKey), time.Second, Sum(value))
+		w := Tumbling(From("in", r.source, decodeReading()).EventTime(at).Key(byKey), time.Second, aggregate.Sum(value))
 		for _, c := range change {
 			w = c(w)
 		}

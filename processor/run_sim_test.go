@@ -12,6 +12,7 @@ import (
 	"github.com/unisink/unisink/coordinator/coordinatortest"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -63,7 +64,7 @@ func (w *world) pipeline() *processor.Pipeline {
 	orders := processor.From("orders", w.source, orderDecoder()).
 		EventTime(func(o *Order) int64 { return o.At }).
 		Key(func(dst []byte, o *Order) []byte { return append(dst, o.Customer...) })
-	encode := func(r *processor.Result[processor.Summary], out *stream.Record) error {
+	encode := func(r *processor.Result[aggregate.Summary], out *stream.Record) error {
 		out.Key = append(out.Key, r.Key...)
 		out.Value = fmt.Appendf(out.Value, `{"start":%d,"orders":%d,"total":%d}`, r.Window.Start, r.Value.Count, r.Value.Sum)
 		return nil
@@ -72,7 +73,7 @@ func (w *world) pipeline() *processor.Pipeline {
 	if w.store != nil {
 		opts = append(opts, processor.StateStore(w.store))
 	}
-	p, err := processor.Tumbling(orders, time.Second, processor.Summarize(func(o *Order) int64 { return o.Amount })).
+	p, err := processor.Tumbling(orders, time.Second, aggregate.Summarize(func(o *Order) int64 { return o.Amount })).
 		IdleAfter(0).To("topic", w.topic, encode).To("files", w.file, encode).Pipeline("totals", opts...)
 	if err != nil {
 		w.t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/state"
 )
@@ -22,7 +23,7 @@ func stored(t *testing.T, src *processortest.Source) (*rig, *state.Dir) {
 		t.Fatal(err)
 	}
 	r := newRig(t, src, func(r *rig) *Pipeline {
-		w := Tumbling(From("in", r.source, decodeReading()).EventTime(at).Key(byKey), time.Second, Sum(value))
+		w := Tumbling(From("in", r.source, decodeReading()).EventTime(at).Key(byKey), time.Second, aggregate.Sum(value))
 		p, err := w.To("one", r.sinks["one"], encodeSum).Pipeline("test", StateStore(dir))
 		r.must(err)
 		return p
@@ -187,13 +188,16 @@ func TestS6_StateOfAnotherSpecificationIsRefused(t *testing.T) {
 			w.size = 2 * time.Second
 			return w.Pipeline("test")
 		},
-		"aggregate":   func(w *Windowed[reading, int64]) (*Pipeline, error) { w.agg = Max(value); return w.Pipeline("test") },
+		"aggregate": func(w *Windowed[reading, int64]) (*Pipeline, error) {
+			w.agg = aggregate.Max(value)
+			return w.Pipeline("test")
+		},
 		"key groups":  func(w *Windowed[reading, int64]) (*Pipeline, error) { return w.Pipeline("test", KeyGroups(64)) },
 		"operator id": func(w *Windowed[reading, int64]) (*Pipeline, error) { return w.ID("other").Pipeline("test") },
 	} {
 		t.Run("S6/"+name, func(t *testing.T) {
 			r.build = func() *Pipeline {
-				w := Tumbling(From("in", src, decodeReading()).EventTime(at).Key(byKey), time.Second, Sum(value)).
+				w := Tumbling(From("in", src, decodeReading()).EventTime(at).Key(byKey), time.Second, aggregate.Sum(value)).
 					To("one", r.sinks["one"], encodeSum).To("two", r.sinks["two"], encodeSum)
 				p, err := change(w)
 				r.must(err)

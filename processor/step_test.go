@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -200,7 +201,7 @@ func TestASumThatOverflowsIsAnErrorOrSkipped(t *testing.T) {
 			if skip {
 				s = s.SkipBad()
 			}
-			p, err := Tumbling(s, time.Second, Sum(value)).To("one", r.sinks["one"], encodeSum).Pipeline("test")
+			p, err := Tumbling(s, time.Second, aggregate.Sum(value)).To("one", r.sinks["one"], encodeSum).Pipeline("test")
 			r.must(err)
 			return p
 		}, "one")
@@ -210,7 +211,7 @@ func TestASumThatOverflowsIsAnErrorOrSkipped(t *testing.T) {
 		r.must(err)
 		err = r.task.loop.batch(r.ctx, b, 0)
 		if !skip {
-			if !errors.Is(err, ErrOverflow) {
+			if !errors.Is(err, aggregate.ErrOverflow) {
 				t.Errorf("got %v, want ErrOverflow", err)
 			}
 			continue
@@ -230,7 +231,7 @@ func TestAFailedWriteIsNeverSkipped(t *testing.T) {
 	src := processortest.NewSource("in", "0")
 	r := newRig(t, src, func(r *rig) *Pipeline {
 		s := From("in", src, decodeReading()).EventTime(at).Key(byKey).SkipBad()
-		p, err := Tumbling(s, time.Second, Sum(value)).To("one", r.sinks["one"], encodeSum).Late("late", r.sinks["late"], encodeLate).Pipeline("test")
+		p, err := Tumbling(s, time.Second, aggregate.Sum(value)).To("one", r.sinks["one"], encodeSum).Late("late", r.sinks["late"], encodeLate).Pipeline("test")
 		r.must(err)
 		return p
 	}, "one", "late")

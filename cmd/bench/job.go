@@ -8,6 +8,7 @@ import (
 
 	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -70,7 +71,7 @@ func NewWorker(cfg WorkerConfig) (*Worker, error) {
 		in := processor.From(sourceName, w.source, decoder()).
 			EventTime(func(r *reading) int64 { return r.at }).
 			Key(func(dst []byte, r *reading) []byte { return append(dst, r.key...) })
-		sums := processor.Avg(func(r *reading) int64 { return r.amount })
+		sums := aggregate.Avg(func(r *reading) int64 { return r.amount })
 		w.Pipeline, err = processor.Tumbling(in, windowSize, sums).IdleAfter(0).To(sinkName, sink, encode).Pipeline(cfg.Name)
 	default:
 		err = fmt.Errorf("no job %q; there is %v", cfg.Job, Jobs())
@@ -117,7 +118,7 @@ func copied(in *stream.Record, _ *struct{}, out *stream.Record) error {
 }
 
 // encode writes `k-0001 1760000000000 SUM COUNT`: the check reads millions of them.
-func encode(r *processor.Result[processor.Mean], out *stream.Record) error {
+func encode(r *processor.Result[aggregate.Mean], out *stream.Record) error {
 	out.Key = append(out.Key, r.Key...)
 	v := append(append(out.Value, r.Key...), ' ')
 	v = append(strconv.AppendInt(v, r.Window.Start, 10), ' ')

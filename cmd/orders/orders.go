@@ -9,6 +9,7 @@ import (
 	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -76,7 +77,7 @@ func New(c Config) (*processor.Pipeline, error) {
 	s := processor.From(SourceAlias, source, decoder()).
 		EventTime(func(o *Order) int64 { return o.At }).
 		Key(func(dst []byte, o *Order) []byte { return append(dst, o.Customer...) })
-	return processor.Tumbling(s, WindowSize, processor.Avg(func(o *Order) int64 { return o.Cents })).
+	return processor.Tumbling(s, WindowSize, aggregate.Avg(func(o *Order) int64 { return o.Cents })).
 		Disorder(MaxDisorder).
 		IdleAfter(0). // every partition speaks; what is silent holds windows back
 		To(TopicAlias, topic, encode).
@@ -107,7 +108,7 @@ func decoder() func(in *stream.Record, out *Order) error {
 }
 
 // encode writes one customer's window. Customers are numbers with a prefix and need no escaping.
-func encode(r *processor.Result[processor.Mean], out *stream.Record) error {
+func encode(r *processor.Result[aggregate.Mean], out *stream.Record) error {
 	out.Key = append(out.Key, r.Key...)
 	b := append(out.Value, `{"customer":"`...)
 	b = append(b, r.Key...)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
@@ -287,9 +288,9 @@ func pipeline(t *testing.T, docs script, names []string, disorder int64, lives, 
 		return err
 	}).EventTime(func(e *entry) int64 { return e.at }).Key(func(dst []byte, e *entry) []byte { return append(dst, e.customer...) })
 	build := func() participant.Task {
-		p, err := processor.Tumbling(orders, time.Second, processor.Summarize(func(e *entry) int64 { return e.amount })).
+		p, err := processor.Tumbling(orders, time.Second, aggregate.Summarize(func(e *entry) int64 { return e.amount })).
 			Disorder(time.Duration(disorder)*time.Millisecond).IdleAfter(0).
-			To("one", out, func(r *processor.Result[processor.Summary], o *stream.Record) error {
+			To("one", out, func(r *processor.Result[aggregate.Summary], o *stream.Record) error {
 				o.Value = append(o.Value, total(string(r.Key), r.Window.Start, r.Value.Count, r.Value.Sum)...)
 				return nil
 			}).Pipeline("totals")

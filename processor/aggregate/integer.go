@@ -1,56 +1,31 @@
-package processor
+package aggregate
 
 import (
-	"encoding/binary"
 	"errors"
-	"fmt"
 	"math"
 )
 
-// Aggregate folds the records of one key in one window into an accumulator A. Its methods are called
-// from one goroutine.
-type Aggregate[T, A any] interface {
-	// Name tells this aggregate and its encoding from all others. It is a part of the pipeline's
-	// fingerprint: state written under another name is refused.
-	Name() string
-	// Init makes acc the accumulator of no records.
-	Init(acc *A)
-	// Add folds a record in. After an error acc is as it was before; what of rec is kept must be copied.
-	Add(acc *A, rec *T) error
-	// Merge folds other, of the same key, into acc. After an error acc is as it was before.
-	Merge(acc, other *A) error
-	// Encode appends acc to dst for a snapshot.
-	Encode(dst []byte, acc *A) []byte
-	// Decode reads what Encode appended. What is kept of src must be copied.
-	Decode(src []byte, acc *A) error
-}
-
-// ErrOverflow says that a sum or a count does not fit into 64 bits.
-var ErrOverflow = errors.New("integer overflow")
-
-var errAccumulator = errors.New("accumulator is damaged")
-
 // Count counts records.
-func Count[T any]() Aggregate[T, int64] { return count[T]{} }
+func Count[T any]() Of[T, int64] { return count[T]{} }
 
 // Sum adds up a field. A sum that does not fit is ErrOverflow, never a wrong number.
-func Sum[T any](field func(rec *T) int64) Aggregate[T, int64] { return sum[T]{field} }
+func Sum[T any](field func(rec *T) int64) Of[T, int64] { return sum[T]{field} }
 
 // Min keeps the least value of a field.
-func Min[T any](field func(rec *T) int64) Aggregate[T, int64] {
+func Min[T any](field func(rec *T) int64) Of[T, int64] {
 	return extreme[T]{"min", math.MaxInt64, field, func(a, b int64) bool { return b < a }}
 }
 
 // Max keeps the largest value of a field.
-func Max[T any](field func(rec *T) int64) Aggregate[T, int64] {
+func Max[T any](field func(rec *T) int64) Of[T, int64] {
 	return extreme[T]{"max", math.MinInt64, field, func(a, b int64) bool { return b > a }}
 }
 
 // Avg keeps sum and count of a field; see [Mean.Avg].
-func Avg[T any](field func(rec *T) int64) Aggregate[T, Mean] { return avg[T]{field} }
+func Avg[T any](field func(rec *T) int64) Of[T, Mean] { return avg[T]{field} }
 
 // Summarize keeps count, sum, least and largest value of a field at once.
-func Summarize[T any](field func(rec *T) int64) Aggregate[T, Summary] { return summarize[T]{field} }
+func Summarize[T any](field func(rec *T) int64) Of[T, Summary] { return summarize[T]{field} }
 
 // Mean is the accumulator of Avg.
 type Mean struct{ Sum, Count int64 }
@@ -176,41 +151,4 @@ func (summarize[T]) Encode(dst []byte, acc *Summary) []byte {
 
 func (summarize[T]) Decode(src []byte, acc *Summary) error {
 	return readInts(src, &acc.Count, &acc.Sum, &acc.Min, &acc.Max)
-}
-
-// number encodes accumulators that are one integer.
-type number struct{}
-
-func (number) Encode(dst []byte, acc *int64) []byte { return binary.AppendVarint(dst, *acc) }
-
-func (number) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
-
-func addTo(acc *int64, v int64) error {
-	s := *acc + v
-	if (s > *acc) != (v > 0) && v != 0 {
-		return fmt.Errorf("%d + %d: %w", *acc, v, ErrOverflow)
-	}
-	*acc = s
-	return nil
-}
-
-func appendInts(dst []byte, values ...int64) []byte {
-	for _, v := range values {
-		dst = binary.AppendVarint(dst, v)
-	}
-	return dst
-}
-
-func readInts(src []byte, values ...*int64) error {
-	for _, v := range values {
-		x, n := binary.Varint(src)
-		if n <= 0 {
-			return errAccumulator
-		}
-		*v, src = x, src[n:]
-	}
-	if len(src) != 0 {
-		return errAccumulator
-	}
-	return nil
 }
