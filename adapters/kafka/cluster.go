@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -56,12 +57,29 @@ func (e endpoint) client(opts ...kgo.Opt) (*kgo.Client, error) {
 		// A fetch or produce that waits for new metadata waits a fraction of a short epoch.
 		kgo.MetadataMinAge(100 * time.Millisecond),
 		kgo.ConcurrentTransactionsBackoff(2 * time.Millisecond),
+		// A broker that is back is found at once, not when the library's own waits of 5 s are over. A
+		// request is given up by its time (30 s), as before, not by the number of its tries.
+		kgo.RetryBackoffFn(retryWait),
+		kgo.RequestRetries(int(30 * time.Second / retryLeast)),
 	}, opts...)
 	cl, err := kgo.NewClient(append(all, e.options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client for %s: %w: %w", e, participant.ErrMisconfigured, err)
 	}
 	return cl, nil
+}
+
+// retryLeast and retryMost are the shortest and the longest wait before a request is sent again.
+const (
+	retryLeast = 25 * time.Millisecond
+	retryMost  = 500 * time.Millisecond
+)
+
+// retryWait is how long to wait after so many failures: it doubles up to retryMost, and is
+// scattered over its upper half, so that clients do not come back all at once.
+func retryWait(fails int) time.Duration {
+	most := min(2*retryLeast<<min(max(fails-1, 0), 10), retryMost)
+	return most/2 + rand.N(most/2) //nolint:gosec // it spreads load, no more
 }
 
 // reach makes sure that a broker answers, and says in one sentence when none does.
