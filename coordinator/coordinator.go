@@ -74,9 +74,10 @@ func New(c Config) (*Coordinator, error) {
 
 func (co *Coordinator) build(client, web net.Listener) {
 	unknown := func(err error) bool { return errors.Is(err, raftnode.ErrUnknown) }
+	tooLarge := func(err error) bool { return errors.Is(err, raftnode.ErrTooLarge) }
 	edge := node{co.node, co.c.NodeID}
 	co.sessions = session.New(session.Config{
-		Log: co.node, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown,
+		Log: co.node, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown, TooLarge: tooLarge,
 		NotLeader: func() error { return server.NotLeader(edge) },
 	})
 	co.hints.Store(co.sessions)
@@ -94,7 +95,7 @@ func (co *Coordinator) build(client, web net.Listener) {
 			NotLeader: func(err error) bool {
 				return errors.Is(err, raftnode.ErrNotLeader) || errors.Is(err, raftnode.ErrNotBootstrapped)
 			},
-			TooLarge:     func(err error) bool { return errors.Is(err, raftnode.ErrTooLarge) },
+			TooLarge:     tooLarge,
 			Bootstrapped: func(err error) bool { return errors.Is(err, raftnode.ErrBootstrapped) },
 		},
 	})

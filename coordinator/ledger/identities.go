@@ -54,7 +54,7 @@ func (s *scope) keeps(p *pipeline, r ResourceIdentity, fromScratch bool) string 
 		}
 	}
 	if unproven > 0 {
-		return fmt.Sprintf("what was decided in the old one is not proven yet (%d branches); give it back until it is, or let a resolver that has it finish them", unproven)
+		return fmt.Sprintf("what was decided in the old one is not proven yet (%d branches); give it back until it is", unproven)
 	}
 	return ""
 }

@@ -74,7 +74,7 @@ func (s *scope) find(e Epoch) *epoch {
 // restorePoint finds a kept restore point.
 func (s *scope) restorePoint(e Epoch) *epoch {
 	r := s.find(e)
-	if r == nil || len(r.Votes) == 0 {
+	if r == nil || !r.Kept() {
 		return nil
 	}
 	return r

@@ -192,6 +192,9 @@ type EpochRecord struct {
 	ProvenAt  int64 // 0: not everything is resolved
 }
 
+// Kept reports a restore point: the epoch is kept complete, and Rewind can go back to it.
+func (e EpochRecord) Kept() bool { return len(e.Votes) > 0 }
+
 // RestorePoint is a decided epoch kept complete.
 type RestorePoint struct {
 	Epoch  Epoch

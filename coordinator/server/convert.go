@@ -1,6 +1,8 @@
 package server
 
 import (
+	"slices"
+
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/wire"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -22,10 +24,11 @@ func transactionBranch(b ledger.Branch) *unisinkv1.TransactionBranch {
 
 // epochRecord writes a decided epoch. Bodies of state and handles stay here unless asked for: they
 // are large, and lists are for people.
-func epochRecord(scope ledger.ScopeID, e ledger.EpochRecord, restorePoint, bodies bool) *unisinkv1.EpochRecord {
+func epochRecord(scope ledger.Scope, e ledger.EpochRecord, bodies bool) *unisinkv1.EpochRecord {
 	out := &unisinkv1.EpochRecord{
-		Scope: wire.FromScope(scope), Epoch: wire.FromEpoch(e.Epoch), Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED,
-		Final: e.Final, DecidedAtMs: e.DecidedAt, ProvenAtMs: e.ProvenAt, RestorePoint: restorePoint,
+		Scope: wire.FromScope(scope.ID), Epoch: wire.FromEpoch(e.Epoch), Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED,
+		Final: e.Final, DecidedAtMs: e.DecidedAt, ProvenAtMs: e.ProvenAt, RestorePoint: e.Epoch == scope.RestorePoint,
+		Kept: e.Kept(), Pinned: slices.Contains(scope.Pinned, e.Epoch),
 	}
 	for _, b := range e.Branches {
 		s := &unisinkv1.BranchStatus{

@@ -101,6 +101,34 @@ func (p *pipelines) Resume(ctx context.Context, req *unisinkv1.ResumeRequest) (*
 	return &unisinkv1.ResumeResponse{}, nil
 }
 
+// Rewind sets a closed or halted scope back to a kept restore point. The next generation starts there;
+// what was decided after it stays decided, and is finished.
+func (p *pipelines) Rewind(ctx context.Context, req *unisinkv1.RewindRequest) (*unisinkv1.RewindResponse, error) {
+	id, to := wire.Scope(req.GetScope()), wire.Epoch(req.GetRestorePoint())
+	switch {
+	case to.IsZero():
+		return nil, invalid("say which restore point scope %s goes back to; one looks like 7.12", id)
+	case req.GetWhy() == "":
+		return nil, invalid("say why the scope goes back; it is kept in the log")
+	}
+	_, err := p.s.propose(ctx, req.GetMeta(), ledger.Rewind{Scope: id, To: to, Why: req.GetWhy()})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.RewindResponse{}, nil
+}
+
+// Pin keeps a restore point until it is unpinned. A repeat is no error.
+func (p *pipelines) Pin(ctx context.Context, req *unisinkv1.PinRequest) (*unisinkv1.PinResponse, error) {
+	_, err := p.s.propose(ctx, req.GetMeta(), ledger.Pin{
+		Scope: wire.Scope(req.GetScope()), Epoch: wire.Epoch(req.GetRestorePoint()), Unpin: req.GetUnpin(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &unisinkv1.PinResponse{}, nil
+}
+
 // ListEpochs shows decided epochs that the ledger still has, newest first.
 func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsRequest) (*unisinkv1.ListEpochsResponse, error) {
 	limit := int(req.GetLimit())
@@ -126,7 +154,7 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 		if req.GetInDoubt() && e.ProvenAt != 0 {
 			continue
 		}
-		out.Epochs = append(out.Epochs, epochRecord(id, e, e.Epoch == scope.RestorePoint, false))
+		out.Epochs = append(out.Epochs, epochRecord(scope, e, false))
 	}
 	return out, nil
 }
@@ -138,7 +166,7 @@ func (p *pipelines) GetEpoch(_ context.Context, req *unisinkv1.GetEpochRequest) 
 	p.s.c.Node.View(func(m *ledger.Machine) {
 		if e, ok := m.Epoch(id, want); ok {
 			scope, _ := m.Scope(id)
-			out = epochRecord(id, e, e.Epoch == scope.RestorePoint, true)
+			out = epochRecord(scope, e, true)
 			return
 		}
 		// Its record may be retired, or it was never decided; the outcome is known all the same.
@@ -187,7 +215,7 @@ func (p *pipelines) ProvenCut(_ context.Context, req *unisinkv1.ProvenCutRequest
 			}
 			cut := &unisinkv1.ScopeCut{Scope: wire.FromScope(id)}
 			if e, ok := m.ProvenCut(id); ok {
-				rec := epochRecord(id, e, false, false)
+				rec := epochRecord(ledger.Scope{ID: id}, e, false)
 				cut.Epoch, cut.Branches, cut.Positions = rec.Epoch, rec.Branches, rec.Positions
 			}
 			out.Scopes = append(out.Scopes, cut)
@@ -228,6 +256,12 @@ func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.T
 			out.OldestInDoubtMs = max(out.OldestInDoubtMs, now.UnixMilli()-e.DecidedAt)
 		}
 		out.SinceDecisionMs = max(0, now.UnixMilli()-e.DecidedAt)
+		if r := epochRecord(scope, e, false); r.GetKept() {
+			out.RestorePoints = append(out.RestorePoints, &unisinkv1.KeptRestorePoint{
+				Epoch: r.GetEpoch(), DecidedAtMs: e.DecidedAt, AgeMs: max(0, now.UnixMilli()-e.DecidedAt),
+				Final: e.Final, Pinned: r.GetPinned(), Current: r.GetRestorePoint(),
+			})
+		}
 	}
 	p.addLiving(out, p.s.c.Sessions.Living(id), x)
 	return out

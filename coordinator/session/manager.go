@@ -38,6 +38,8 @@ type Config struct {
 	NotLeader func() error
 	// Unknown reports whether a proposal's error leaves its outcome unknown. Default: always.
 	Unknown func(error) bool
+	// TooLarge reports a command that does not fit into the log, nor ever will. Default: never.
+	TooLarge func(error) bool
 }
 
 // Manager serves unisink.v1.Session. It is made once and leads when it is told to.
@@ -64,6 +66,9 @@ func New(c Config) *Manager {
 	}
 	if c.Unknown == nil {
 		c.Unknown = func(error) bool { return true }
+	}
+	if c.TooLarge == nil {
+		c.TooLarge = func(error) bool { return false }
 	}
 	return &Manager{c: c}
 }

@@ -44,6 +44,8 @@ func (m *Manager) proposal(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return ctxStatus(err)
+	case m.c.TooLarge(err):
+		return invalid("%v", err)
 	case m.c.Unknown(err):
 		return refuse(grpcerr.OutcomeUnknown, nil, "it is not known whether the change was made (%v); ask again with the same request id", err)
 	default:

@@ -912,6 +912,216 @@ func (*ResumeResponse) Descriptor() ([]byte, []int) {
 	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{15}
 }
 
+type RewindRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Scope *Scope                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	// One of the scope's kept restore points.
+	RestorePoint  *Epoch `protobuf:"bytes,3,opt,name=restore_point,json=restorePoint,proto3" json:"restore_point,omitempty"`
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewindRequest) Reset() {
+	*x = RewindRequest{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindRequest) ProtoMessage() {}
+
+func (x *RewindRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindRequest.ProtoReflect.Descriptor instead.
+func (*RewindRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RewindRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RewindRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *RewindRequest) GetRestorePoint() *Epoch {
+	if x != nil {
+		return x.RestorePoint
+	}
+	return nil
+}
+
+func (x *RewindRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type RewindResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RewindResponse) Reset() {
+	*x = RewindResponse{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RewindResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RewindResponse) ProtoMessage() {}
+
+func (x *RewindResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RewindResponse.ProtoReflect.Descriptor instead.
+func (*RewindResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{17}
+}
+
+type PinRequest struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Meta         *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Scope        *Scope                 `protobuf:"bytes,2,opt,name=scope,proto3" json:"scope,omitempty"`
+	RestorePoint *Epoch                 `protobuf:"bytes,3,opt,name=restore_point,json=restorePoint,proto3" json:"restore_point,omitempty"`
+	// Give it up instead; no error when it is not pinned.
+	Unpin         bool `protobuf:"varint,4,opt,name=unpin,proto3" json:"unpin,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinRequest) Reset() {
+	*x = PinRequest{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinRequest) ProtoMessage() {}
+
+func (x *PinRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinRequest.ProtoReflect.Descriptor instead.
+func (*PinRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *PinRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *PinRequest) GetScope() *Scope {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+func (x *PinRequest) GetRestorePoint() *Epoch {
+	if x != nil {
+		return x.RestorePoint
+	}
+	return nil
+}
+
+func (x *PinRequest) GetUnpin() bool {
+	if x != nil {
+		return x.Unpin
+	}
+	return false
+}
+
+type PinResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinResponse) Reset() {
+	*x = PinResponse{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinResponse) ProtoMessage() {}
+
+func (x *PinResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinResponse.ProtoReflect.Descriptor instead.
+func (*PinResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{19}
+}
+
 type MemberStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -928,7 +1138,7 @@ type MemberStatus struct {
 
 func (x *MemberStatus) Reset() {
 	*x = MemberStatus{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[16]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -940,7 +1150,7 @@ func (x *MemberStatus) String() string {
 func (*MemberStatus) ProtoMessage() {}
 
 func (x *MemberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[16]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -953,7 +1163,7 @@ func (x *MemberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberStatus.ProtoReflect.Descriptor instead.
 func (*MemberStatus) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{16}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *MemberStatus) GetName() string {
@@ -1028,13 +1238,15 @@ type ScopeStatus struct {
 	OldestInDoubtMs int64 `protobuf:"varint,13,opt,name=oldest_in_doubt_ms,json=oldestInDoubtMs,proto3" json:"oldest_in_doubt_ms,omitempty"`
 	// Milliseconds since the last decision; -1 when there was none.
 	SinceDecisionMs int64 `protobuf:"varint,14,opt,name=since_decision_ms,json=sinceDecisionMs,proto3" json:"since_decision_ms,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Oldest first; "restore_point" is one of them, or there is none.
+	RestorePoints []*KeptRestorePoint `protobuf:"bytes,15,rep,name=restore_points,json=restorePoints,proto3" json:"restore_points,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ScopeStatus) Reset() {
 	*x = ScopeStatus{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[17]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1258,7 @@ func (x *ScopeStatus) String() string {
 func (*ScopeStatus) ProtoMessage() {}
 
 func (x *ScopeStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[17]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1271,7 @@ func (x *ScopeStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeStatus.ProtoReflect.Descriptor instead.
 func (*ScopeStatus) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{17}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ScopeStatus) GetScope() *Scope {
@@ -1160,6 +1372,101 @@ func (x *ScopeStatus) GetSinceDecisionMs() int64 {
 	return 0
 }
 
+func (x *ScopeStatus) GetRestorePoints() []*KeptRestorePoint {
+	if x != nil {
+		return x.RestorePoints
+	}
+	return nil
+}
+
+// KeptRestorePoint is a decided epoch that the ledger keeps complete, so that a scope can be set back to it.
+type KeptRestorePoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Leader's clock at the decision, Unix milliseconds.
+	DecidedAtMs int64 `protobuf:"varint,2,opt,name=decided_at_ms,json=decidedAtMs,proto3" json:"decided_at_ms,omitempty"`
+	// Milliseconds since then, by the answering node's clock.
+	AgeMs  int64 `protobuf:"varint,3,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	Final  bool  `protobuf:"varint,4,opt,name=final,proto3" json:"final,omitempty"`
+	Pinned bool  `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// The next generation starts here.
+	Current       bool `protobuf:"varint,6,opt,name=current,proto3" json:"current,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeptRestorePoint) Reset() {
+	*x = KeptRestorePoint{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeptRestorePoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeptRestorePoint) ProtoMessage() {}
+
+func (x *KeptRestorePoint) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeptRestorePoint.ProtoReflect.Descriptor instead.
+func (*KeptRestorePoint) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *KeptRestorePoint) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *KeptRestorePoint) GetDecidedAtMs() int64 {
+	if x != nil {
+		return x.DecidedAtMs
+	}
+	return 0
+}
+
+func (x *KeptRestorePoint) GetAgeMs() int64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+func (x *KeptRestorePoint) GetFinal() bool {
+	if x != nil {
+		return x.Final
+	}
+	return false
+}
+
+func (x *KeptRestorePoint) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
+func (x *KeptRestorePoint) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
 type BranchStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Member   string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -1173,7 +1480,7 @@ type BranchStatus struct {
 
 func (x *BranchStatus) Reset() {
 	*x = BranchStatus{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[18]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1185,7 +1492,7 @@ func (x *BranchStatus) String() string {
 func (*BranchStatus) ProtoMessage() {}
 
 func (x *BranchStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[18]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1198,7 +1505,7 @@ func (x *BranchStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BranchStatus.ProtoReflect.Descriptor instead.
 func (*BranchStatus) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{18}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *BranchStatus) GetMember() string {
@@ -1243,14 +1550,17 @@ type EpochRecord struct {
 	ProvenAtMs   int64 `protobuf:"varint,8,opt,name=proven_at_ms,json=provenAtMs,proto3" json:"proven_at_ms,omitempty"`
 	RestorePoint bool  `protobuf:"varint,9,opt,name=restore_point,json=restorePoint,proto3" json:"restore_point,omitempty"`
 	// Parts and their sizes are shown without bodies.
-	Parts         []*StatePart `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
+	Parts []*StatePart `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
+	// The scope can be set back to it.
+	Kept          bool `protobuf:"varint,11,opt,name=kept,proto3" json:"kept,omitempty"`
+	Pinned        bool `protobuf:"varint,12,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *EpochRecord) Reset() {
 	*x = EpochRecord{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[19]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1572,7 @@ func (x *EpochRecord) String() string {
 func (*EpochRecord) ProtoMessage() {}
 
 func (x *EpochRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[19]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1585,7 @@ func (x *EpochRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochRecord.ProtoReflect.Descriptor instead.
 func (*EpochRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{19}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *EpochRecord) GetScope() *Scope {
@@ -1348,6 +1658,20 @@ func (x *EpochRecord) GetParts() []*StatePart {
 	return nil
 }
 
+func (x *EpochRecord) GetKept() bool {
+	if x != nil {
+		return x.Kept
+	}
+	return false
+}
+
+func (x *EpochRecord) GetPinned() bool {
+	if x != nil {
+		return x.Pinned
+	}
+	return false
+}
+
 type ListEpochsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Scope *Scope                 `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
@@ -1360,7 +1684,7 @@ type ListEpochsRequest struct {
 
 func (x *ListEpochsRequest) Reset() {
 	*x = ListEpochsRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[20]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1372,7 +1696,7 @@ func (x *ListEpochsRequest) String() string {
 func (*ListEpochsRequest) ProtoMessage() {}
 
 func (x *ListEpochsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[20]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1385,7 +1709,7 @@ func (x *ListEpochsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpochsRequest.ProtoReflect.Descriptor instead.
 func (*ListEpochsRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{20}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListEpochsRequest) GetScope() *Scope {
@@ -1418,7 +1742,7 @@ type ListEpochsResponse struct {
 
 func (x *ListEpochsResponse) Reset() {
 	*x = ListEpochsResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[21]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1430,7 +1754,7 @@ func (x *ListEpochsResponse) String() string {
 func (*ListEpochsResponse) ProtoMessage() {}
 
 func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[21]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1443,7 +1767,7 @@ func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpochsResponse.ProtoReflect.Descriptor instead.
 func (*ListEpochsResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{21}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListEpochsResponse) GetEpochs() []*EpochRecord {
@@ -1463,7 +1787,7 @@ type GetEpochRequest struct {
 
 func (x *GetEpochRequest) Reset() {
 	*x = GetEpochRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[22]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1799,7 @@ func (x *GetEpochRequest) String() string {
 func (*GetEpochRequest) ProtoMessage() {}
 
 func (x *GetEpochRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[22]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1812,7 @@ func (x *GetEpochRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochRequest.ProtoReflect.Descriptor instead.
 func (*GetEpochRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{22}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetEpochRequest) GetScope() *Scope {
@@ -1514,7 +1838,7 @@ type GetEpochResponse struct {
 
 func (x *GetEpochResponse) Reset() {
 	*x = GetEpochResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[23]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1850,7 @@ func (x *GetEpochResponse) String() string {
 func (*GetEpochResponse) ProtoMessage() {}
 
 func (x *GetEpochResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[23]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1863,7 @@ func (x *GetEpochResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochResponse.ProtoReflect.Descriptor instead.
 func (*GetEpochResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{23}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetEpochResponse) GetEpoch() *EpochRecord {
@@ -1560,7 +1884,7 @@ type EpochOutcomeRequest struct {
 
 func (x *EpochOutcomeRequest) Reset() {
 	*x = EpochOutcomeRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[24]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +1896,7 @@ func (x *EpochOutcomeRequest) String() string {
 func (*EpochOutcomeRequest) ProtoMessage() {}
 
 func (x *EpochOutcomeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[24]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +1909,7 @@ func (x *EpochOutcomeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochOutcomeRequest.ProtoReflect.Descriptor instead.
 func (*EpochOutcomeRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{24}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *EpochOutcomeRequest) GetMeta() *Meta {
@@ -1618,7 +1942,7 @@ type EpochOutcomeResponse struct {
 
 func (x *EpochOutcomeResponse) Reset() {
 	*x = EpochOutcomeResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[25]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1630,7 +1954,7 @@ func (x *EpochOutcomeResponse) String() string {
 func (*EpochOutcomeResponse) ProtoMessage() {}
 
 func (x *EpochOutcomeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[25]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1643,7 +1967,7 @@ func (x *EpochOutcomeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochOutcomeResponse.ProtoReflect.Descriptor instead.
 func (*EpochOutcomeResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{25}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EpochOutcomeResponse) GetOutcome() Outcome {
@@ -1662,7 +1986,7 @@ type ProvenCutRequest struct {
 
 func (x *ProvenCutRequest) Reset() {
 	*x = ProvenCutRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1674,7 +1998,7 @@ func (x *ProvenCutRequest) String() string {
 func (*ProvenCutRequest) ProtoMessage() {}
 
 func (x *ProvenCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1687,7 +2011,7 @@ func (x *ProvenCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvenCutRequest.ProtoReflect.Descriptor instead.
 func (*ProvenCutRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{26}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ProvenCutRequest) GetPipeline() string {
@@ -1706,7 +2030,7 @@ type ProvenCutResponse struct {
 
 func (x *ProvenCutResponse) Reset() {
 	*x = ProvenCutResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1718,7 +2042,7 @@ func (x *ProvenCutResponse) String() string {
 func (*ProvenCutResponse) ProtoMessage() {}
 
 func (x *ProvenCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1731,7 +2055,7 @@ func (x *ProvenCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvenCutResponse.ProtoReflect.Descriptor instead.
 func (*ProvenCutResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{27}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ProvenCutResponse) GetScopes() []*ScopeCut {
@@ -1753,7 +2077,7 @@ type ScopeCut struct {
 
 func (x *ScopeCut) Reset() {
 	*x = ScopeCut{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +2089,7 @@ func (x *ScopeCut) String() string {
 func (*ScopeCut) ProtoMessage() {}
 
 func (x *ScopeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +2102,7 @@ func (x *ScopeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeCut.ProtoReflect.Descriptor instead.
 func (*ScopeCut) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{28}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ScopeCut) GetScope() *Scope {
@@ -1871,7 +2195,20 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x05scope\x18\x02 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x126\n" +
 	"\rrestore_point\x18\x03 \x01(\v2\x11.unisink.v1.EpochR\frestorePoint\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03why\"\x10\n" +
-	"\x0eResumeResponse\"\xc7\x01\n" +
+	"\x0eResumeResponse\"\xa8\x01\n" +
+	"\rRewindRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12'\n" +
+	"\x05scope\x18\x02 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x126\n" +
+	"\rrestore_point\x18\x03 \x01(\v2\x11.unisink.v1.EpochR\frestorePoint\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x10\n" +
+	"\x0eRewindResponse\"\xa9\x01\n" +
+	"\n" +
+	"PinRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12'\n" +
+	"\x05scope\x18\x02 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x126\n" +
+	"\rrestore_point\x18\x03 \x01(\v2\x11.unisink.v1.EpochR\frestorePoint\x12\x14\n" +
+	"\x05unpin\x18\x04 \x01(\bR\x05unpin\"\r\n" +
+	"\vPinResponse\"\xc7\x01\n" +
 	"\fMemberStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x1a\n" +
@@ -1880,7 +2217,7 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12\"\n" +
 	"\rlease_left_ms\x18\x06 \x01(\x03R\vleaseLeftMs\x12\x1f\n" +
 	"\vwaiting_for\x18\a \x01(\tR\n" +
-	"waitingFor\"\xea\x03\n" +
+	"waitingFor\"\xaf\x04\n" +
 	"\vScopeStatus\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -1901,12 +2238,20 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x05debts\x18\v \x01(\rR\x05debts\x12\x1e\n" +
 	"\vas_of_index\x18\f \x01(\x04R\tasOfIndex\x12+\n" +
 	"\x12oldest_in_doubt_ms\x18\r \x01(\x03R\x0foldestInDoubtMs\x12*\n" +
-	"\x11since_decision_ms\x18\x0e \x01(\x03R\x0fsinceDecisionMs\"\x97\x01\n" +
+	"\x11since_decision_ms\x18\x0e \x01(\x03R\x0fsinceDecisionMs\x12C\n" +
+	"\x0erestore_points\x18\x0f \x03(\v2\x1c.unisink.v1.KeptRestorePointR\rrestorePoints\"\xbe\x01\n" +
+	"\x10KeptRestorePoint\x12'\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x12\"\n" +
+	"\rdecided_at_ms\x18\x02 \x01(\x03R\vdecidedAtMs\x12\x15\n" +
+	"\x06age_ms\x18\x03 \x01(\x03R\x05ageMs\x12\x14\n" +
+	"\x05final\x18\x04 \x01(\bR\x05final\x12\x16\n" +
+	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12\x18\n" +
+	"\acurrent\x18\x06 \x01(\bR\acurrent\"\x97\x01\n" +
 	"\fBranchStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
 	"\x06handle\x18\x03 \x01(\v2\x12.unisink.v1.HandleR\x06handle\x12'\n" +
-	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\xa6\x03\n" +
+	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\xd2\x03\n" +
 	"\vEpochRecord\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12'\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x12-\n" +
@@ -1919,7 +2264,9 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"provenAtMs\x12#\n" +
 	"\rrestore_point\x18\t \x01(\bR\frestorePoint\x12+\n" +
 	"\x05parts\x18\n" +
-	" \x03(\v2\x15.unisink.v1.StatePartR\x05parts\"m\n" +
+	" \x03(\v2\x15.unisink.v1.StatePartR\x05parts\x12\x12\n" +
+	"\x04kept\x18\v \x01(\bR\x04kept\x12\x16\n" +
+	"\x06pinned\x18\f \x01(\bR\x06pinned\"m\n" +
 	"\x11ListEpochsRequest\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x19\n" +
@@ -1945,7 +2292,7 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12'\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x124\n" +
 	"\bbranches\x18\x03 \x03(\v2\x18.unisink.v1.BranchStatusR\bbranches\x122\n" +
-	"\tpositions\x18\x04 \x03(\v2\x14.unisink.v1.PositionR\tpositions2\x99\x06\n" +
+	"\tpositions\x18\x04 \x03(\v2\x14.unisink.v1.PositionR\tpositions2\x92\a\n" +
 	"\tPipelines\x12N\n" +
 	"\vPutPipeline\x12\x1e.unisink.v1.PutPipelineRequest\x1a\x1f.unisink.v1.PutPipelineResponse\x12N\n" +
 	"\vGetPipeline\x12\x1e.unisink.v1.GetPipelineRequest\x1a\x1f.unisink.v1.GetPipelineResponse\x12T\n" +
@@ -1953,7 +2300,9 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x0eDeletePipeline\x12!.unisink.v1.DeletePipelineRequest\x1a\".unisink.v1.DeletePipelineResponse\x12K\n" +
 	"\n" +
 	"SetDesired\x12\x1d.unisink.v1.SetDesiredRequest\x1a\x1e.unisink.v1.SetDesiredResponse\x12?\n" +
-	"\x06Resume\x12\x19.unisink.v1.ResumeRequest\x1a\x1a.unisink.v1.ResumeResponse\x12K\n" +
+	"\x06Resume\x12\x19.unisink.v1.ResumeRequest\x1a\x1a.unisink.v1.ResumeResponse\x12?\n" +
+	"\x06Rewind\x12\x19.unisink.v1.RewindRequest\x1a\x1a.unisink.v1.RewindResponse\x126\n" +
+	"\x03Pin\x12\x16.unisink.v1.PinRequest\x1a\x17.unisink.v1.PinResponse\x12K\n" +
 	"\n" +
 	"ListEpochs\x12\x1d.unisink.v1.ListEpochsRequest\x1a\x1e.unisink.v1.ListEpochsResponse\x12E\n" +
 	"\bGetEpoch\x12\x1b.unisink.v1.GetEpochRequest\x1a\x1c.unisink.v1.GetEpochResponse\x12Q\n" +
@@ -1972,7 +2321,7 @@ func file_unisink_v1_pipelines_proto_rawDescGZIP() []byte {
 	return file_unisink_v1_pipelines_proto_rawDescData
 }
 
-var file_unisink_v1_pipelines_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_unisink_v1_pipelines_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_unisink_v1_pipelines_proto_goTypes = []any{
 	(*ResourceSpec)(nil),           // 0: unisink.v1.ResourceSpec
 	(*MemberSpec)(nil),             // 1: unisink.v1.MemberSpec
@@ -1990,97 +2339,114 @@ var file_unisink_v1_pipelines_proto_goTypes = []any{
 	(*SetDesiredResponse)(nil),     // 13: unisink.v1.SetDesiredResponse
 	(*ResumeRequest)(nil),          // 14: unisink.v1.ResumeRequest
 	(*ResumeResponse)(nil),         // 15: unisink.v1.ResumeResponse
-	(*MemberStatus)(nil),           // 16: unisink.v1.MemberStatus
-	(*ScopeStatus)(nil),            // 17: unisink.v1.ScopeStatus
-	(*BranchStatus)(nil),           // 18: unisink.v1.BranchStatus
-	(*EpochRecord)(nil),            // 19: unisink.v1.EpochRecord
-	(*ListEpochsRequest)(nil),      // 20: unisink.v1.ListEpochsRequest
-	(*ListEpochsResponse)(nil),     // 21: unisink.v1.ListEpochsResponse
-	(*GetEpochRequest)(nil),        // 22: unisink.v1.GetEpochRequest
-	(*GetEpochResponse)(nil),       // 23: unisink.v1.GetEpochResponse
-	(*EpochOutcomeRequest)(nil),    // 24: unisink.v1.EpochOutcomeRequest
-	(*EpochOutcomeResponse)(nil),   // 25: unisink.v1.EpochOutcomeResponse
-	(*ProvenCutRequest)(nil),       // 26: unisink.v1.ProvenCutRequest
-	(*ProvenCutResponse)(nil),      // 27: unisink.v1.ProvenCutResponse
-	(*ScopeCut)(nil),               // 28: unisink.v1.ScopeCut
-	(DesiredState)(0),              // 29: unisink.v1.DesiredState
-	(*Meta)(nil),                   // 30: unisink.v1.Meta
-	(*Scope)(nil),                  // 31: unisink.v1.Scope
-	(*Epoch)(nil),                  // 32: unisink.v1.Epoch
-	(*Handle)(nil),                 // 33: unisink.v1.Handle
-	(*Proof)(nil),                  // 34: unisink.v1.Proof
-	(Outcome)(0),                   // 35: unisink.v1.Outcome
-	(*Position)(nil),               // 36: unisink.v1.Position
-	(*StatePart)(nil),              // 37: unisink.v1.StatePart
+	(*RewindRequest)(nil),          // 16: unisink.v1.RewindRequest
+	(*RewindResponse)(nil),         // 17: unisink.v1.RewindResponse
+	(*PinRequest)(nil),             // 18: unisink.v1.PinRequest
+	(*PinResponse)(nil),            // 19: unisink.v1.PinResponse
+	(*MemberStatus)(nil),           // 20: unisink.v1.MemberStatus
+	(*ScopeStatus)(nil),            // 21: unisink.v1.ScopeStatus
+	(*KeptRestorePoint)(nil),       // 22: unisink.v1.KeptRestorePoint
+	(*BranchStatus)(nil),           // 23: unisink.v1.BranchStatus
+	(*EpochRecord)(nil),            // 24: unisink.v1.EpochRecord
+	(*ListEpochsRequest)(nil),      // 25: unisink.v1.ListEpochsRequest
+	(*ListEpochsResponse)(nil),     // 26: unisink.v1.ListEpochsResponse
+	(*GetEpochRequest)(nil),        // 27: unisink.v1.GetEpochRequest
+	(*GetEpochResponse)(nil),       // 28: unisink.v1.GetEpochResponse
+	(*EpochOutcomeRequest)(nil),    // 29: unisink.v1.EpochOutcomeRequest
+	(*EpochOutcomeResponse)(nil),   // 30: unisink.v1.EpochOutcomeResponse
+	(*ProvenCutRequest)(nil),       // 31: unisink.v1.ProvenCutRequest
+	(*ProvenCutResponse)(nil),      // 32: unisink.v1.ProvenCutResponse
+	(*ScopeCut)(nil),               // 33: unisink.v1.ScopeCut
+	(DesiredState)(0),              // 34: unisink.v1.DesiredState
+	(*Meta)(nil),                   // 35: unisink.v1.Meta
+	(*Scope)(nil),                  // 36: unisink.v1.Scope
+	(*Epoch)(nil),                  // 37: unisink.v1.Epoch
+	(*Handle)(nil),                 // 38: unisink.v1.Handle
+	(*Proof)(nil),                  // 39: unisink.v1.Proof
+	(Outcome)(0),                   // 40: unisink.v1.Outcome
+	(*Position)(nil),               // 41: unisink.v1.Position
+	(*StatePart)(nil),              // 42: unisink.v1.StatePart
 }
 var file_unisink_v1_pipelines_proto_depIdxs = []int32{
 	0,  // 0: unisink.v1.MemberSpec.resources:type_name -> unisink.v1.ResourceSpec
 	2,  // 1: unisink.v1.Pipeline.settings:type_name -> unisink.v1.PipelineSettings
 	1,  // 2: unisink.v1.Pipeline.members:type_name -> unisink.v1.MemberSpec
-	29, // 3: unisink.v1.Pipeline.desired:type_name -> unisink.v1.DesiredState
-	30, // 4: unisink.v1.PutPipelineRequest.meta:type_name -> unisink.v1.Meta
+	34, // 3: unisink.v1.Pipeline.desired:type_name -> unisink.v1.DesiredState
+	35, // 4: unisink.v1.PutPipelineRequest.meta:type_name -> unisink.v1.Meta
 	3,  // 5: unisink.v1.PutPipelineRequest.pipeline:type_name -> unisink.v1.Pipeline
 	3,  // 6: unisink.v1.PutPipelineResponse.pipeline:type_name -> unisink.v1.Pipeline
 	3,  // 7: unisink.v1.GetPipelineResponse.pipeline:type_name -> unisink.v1.Pipeline
-	17, // 8: unisink.v1.GetPipelineResponse.scopes:type_name -> unisink.v1.ScopeStatus
+	21, // 8: unisink.v1.GetPipelineResponse.scopes:type_name -> unisink.v1.ScopeStatus
 	7,  // 9: unisink.v1.ListPipelinesResponse.pipelines:type_name -> unisink.v1.GetPipelineResponse
-	30, // 10: unisink.v1.DeletePipelineRequest.meta:type_name -> unisink.v1.Meta
-	30, // 11: unisink.v1.SetDesiredRequest.meta:type_name -> unisink.v1.Meta
-	29, // 12: unisink.v1.SetDesiredRequest.desired:type_name -> unisink.v1.DesiredState
+	35, // 10: unisink.v1.DeletePipelineRequest.meta:type_name -> unisink.v1.Meta
+	35, // 11: unisink.v1.SetDesiredRequest.meta:type_name -> unisink.v1.Meta
+	34, // 12: unisink.v1.SetDesiredRequest.desired:type_name -> unisink.v1.DesiredState
 	3,  // 13: unisink.v1.SetDesiredResponse.pipeline:type_name -> unisink.v1.Pipeline
-	30, // 14: unisink.v1.ResumeRequest.meta:type_name -> unisink.v1.Meta
-	31, // 15: unisink.v1.ResumeRequest.scope:type_name -> unisink.v1.Scope
-	32, // 16: unisink.v1.ResumeRequest.restore_point:type_name -> unisink.v1.Epoch
-	31, // 17: unisink.v1.ScopeStatus.scope:type_name -> unisink.v1.Scope
-	32, // 18: unisink.v1.ScopeStatus.restore_point:type_name -> unisink.v1.Epoch
-	16, // 19: unisink.v1.ScopeStatus.members:type_name -> unisink.v1.MemberStatus
-	33, // 20: unisink.v1.BranchStatus.handle:type_name -> unisink.v1.Handle
-	34, // 21: unisink.v1.BranchStatus.proof:type_name -> unisink.v1.Proof
-	31, // 22: unisink.v1.EpochRecord.scope:type_name -> unisink.v1.Scope
-	32, // 23: unisink.v1.EpochRecord.epoch:type_name -> unisink.v1.Epoch
-	35, // 24: unisink.v1.EpochRecord.outcome:type_name -> unisink.v1.Outcome
-	18, // 25: unisink.v1.EpochRecord.branches:type_name -> unisink.v1.BranchStatus
-	36, // 26: unisink.v1.EpochRecord.positions:type_name -> unisink.v1.Position
-	37, // 27: unisink.v1.EpochRecord.parts:type_name -> unisink.v1.StatePart
-	31, // 28: unisink.v1.ListEpochsRequest.scope:type_name -> unisink.v1.Scope
-	19, // 29: unisink.v1.ListEpochsResponse.epochs:type_name -> unisink.v1.EpochRecord
-	31, // 30: unisink.v1.GetEpochRequest.scope:type_name -> unisink.v1.Scope
-	32, // 31: unisink.v1.GetEpochRequest.epoch:type_name -> unisink.v1.Epoch
-	19, // 32: unisink.v1.GetEpochResponse.epoch:type_name -> unisink.v1.EpochRecord
-	30, // 33: unisink.v1.EpochOutcomeRequest.meta:type_name -> unisink.v1.Meta
-	31, // 34: unisink.v1.EpochOutcomeRequest.scope:type_name -> unisink.v1.Scope
-	32, // 35: unisink.v1.EpochOutcomeRequest.epoch:type_name -> unisink.v1.Epoch
-	35, // 36: unisink.v1.EpochOutcomeResponse.outcome:type_name -> unisink.v1.Outcome
-	28, // 37: unisink.v1.ProvenCutResponse.scopes:type_name -> unisink.v1.ScopeCut
-	31, // 38: unisink.v1.ScopeCut.scope:type_name -> unisink.v1.Scope
-	32, // 39: unisink.v1.ScopeCut.epoch:type_name -> unisink.v1.Epoch
-	18, // 40: unisink.v1.ScopeCut.branches:type_name -> unisink.v1.BranchStatus
-	36, // 41: unisink.v1.ScopeCut.positions:type_name -> unisink.v1.Position
-	4,  // 42: unisink.v1.Pipelines.PutPipeline:input_type -> unisink.v1.PutPipelineRequest
-	6,  // 43: unisink.v1.Pipelines.GetPipeline:input_type -> unisink.v1.GetPipelineRequest
-	8,  // 44: unisink.v1.Pipelines.ListPipelines:input_type -> unisink.v1.ListPipelinesRequest
-	10, // 45: unisink.v1.Pipelines.DeletePipeline:input_type -> unisink.v1.DeletePipelineRequest
-	12, // 46: unisink.v1.Pipelines.SetDesired:input_type -> unisink.v1.SetDesiredRequest
-	14, // 47: unisink.v1.Pipelines.Resume:input_type -> unisink.v1.ResumeRequest
-	20, // 48: unisink.v1.Pipelines.ListEpochs:input_type -> unisink.v1.ListEpochsRequest
-	22, // 49: unisink.v1.Pipelines.GetEpoch:input_type -> unisink.v1.GetEpochRequest
-	24, // 50: unisink.v1.Pipelines.EpochOutcome:input_type -> unisink.v1.EpochOutcomeRequest
-	26, // 51: unisink.v1.Pipelines.ProvenCut:input_type -> unisink.v1.ProvenCutRequest
-	5,  // 52: unisink.v1.Pipelines.PutPipeline:output_type -> unisink.v1.PutPipelineResponse
-	7,  // 53: unisink.v1.Pipelines.GetPipeline:output_type -> unisink.v1.GetPipelineResponse
-	9,  // 54: unisink.v1.Pipelines.ListPipelines:output_type -> unisink.v1.ListPipelinesResponse
-	11, // 55: unisink.v1.Pipelines.DeletePipeline:output_type -> unisink.v1.DeletePipelineResponse
-	13, // 56: unisink.v1.Pipelines.SetDesired:output_type -> unisink.v1.SetDesiredResponse
-	15, // 57: unisink.v1.Pipelines.Resume:output_type -> unisink.v1.ResumeResponse
-	21, // 58: unisink.v1.Pipelines.ListEpochs:output_type -> unisink.v1.ListEpochsResponse
-	23, // 59: unisink.v1.Pipelines.GetEpoch:output_type -> unisink.v1.GetEpochResponse
-	25, // 60: unisink.v1.Pipelines.EpochOutcome:output_type -> unisink.v1.EpochOutcomeResponse
-	27, // 61: unisink.v1.Pipelines.ProvenCut:output_type -> unisink.v1.ProvenCutResponse
-	52, // [52:62] is the sub-list for method output_type
-	42, // [42:52] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	35, // 14: unisink.v1.ResumeRequest.meta:type_name -> unisink.v1.Meta
+	36, // 15: unisink.v1.ResumeRequest.scope:type_name -> unisink.v1.Scope
+	37, // 16: unisink.v1.ResumeRequest.restore_point:type_name -> unisink.v1.Epoch
+	35, // 17: unisink.v1.RewindRequest.meta:type_name -> unisink.v1.Meta
+	36, // 18: unisink.v1.RewindRequest.scope:type_name -> unisink.v1.Scope
+	37, // 19: unisink.v1.RewindRequest.restore_point:type_name -> unisink.v1.Epoch
+	35, // 20: unisink.v1.PinRequest.meta:type_name -> unisink.v1.Meta
+	36, // 21: unisink.v1.PinRequest.scope:type_name -> unisink.v1.Scope
+	37, // 22: unisink.v1.PinRequest.restore_point:type_name -> unisink.v1.Epoch
+	36, // 23: unisink.v1.ScopeStatus.scope:type_name -> unisink.v1.Scope
+	37, // 24: unisink.v1.ScopeStatus.restore_point:type_name -> unisink.v1.Epoch
+	20, // 25: unisink.v1.ScopeStatus.members:type_name -> unisink.v1.MemberStatus
+	22, // 26: unisink.v1.ScopeStatus.restore_points:type_name -> unisink.v1.KeptRestorePoint
+	37, // 27: unisink.v1.KeptRestorePoint.epoch:type_name -> unisink.v1.Epoch
+	38, // 28: unisink.v1.BranchStatus.handle:type_name -> unisink.v1.Handle
+	39, // 29: unisink.v1.BranchStatus.proof:type_name -> unisink.v1.Proof
+	36, // 30: unisink.v1.EpochRecord.scope:type_name -> unisink.v1.Scope
+	37, // 31: unisink.v1.EpochRecord.epoch:type_name -> unisink.v1.Epoch
+	40, // 32: unisink.v1.EpochRecord.outcome:type_name -> unisink.v1.Outcome
+	23, // 33: unisink.v1.EpochRecord.branches:type_name -> unisink.v1.BranchStatus
+	41, // 34: unisink.v1.EpochRecord.positions:type_name -> unisink.v1.Position
+	42, // 35: unisink.v1.EpochRecord.parts:type_name -> unisink.v1.StatePart
+	36, // 36: unisink.v1.ListEpochsRequest.scope:type_name -> unisink.v1.Scope
+	24, // 37: unisink.v1.ListEpochsResponse.epochs:type_name -> unisink.v1.EpochRecord
+	36, // 38: unisink.v1.GetEpochRequest.scope:type_name -> unisink.v1.Scope
+	37, // 39: unisink.v1.GetEpochRequest.epoch:type_name -> unisink.v1.Epoch
+	24, // 40: unisink.v1.GetEpochResponse.epoch:type_name -> unisink.v1.EpochRecord
+	35, // 41: unisink.v1.EpochOutcomeRequest.meta:type_name -> unisink.v1.Meta
+	36, // 42: unisink.v1.EpochOutcomeRequest.scope:type_name -> unisink.v1.Scope
+	37, // 43: unisink.v1.EpochOutcomeRequest.epoch:type_name -> unisink.v1.Epoch
+	40, // 44: unisink.v1.EpochOutcomeResponse.outcome:type_name -> unisink.v1.Outcome
+	33, // 45: unisink.v1.ProvenCutResponse.scopes:type_name -> unisink.v1.ScopeCut
+	36, // 46: unisink.v1.ScopeCut.scope:type_name -> unisink.v1.Scope
+	37, // 47: unisink.v1.ScopeCut.epoch:type_name -> unisink.v1.Epoch
+	23, // 48: unisink.v1.ScopeCut.branches:type_name -> unisink.v1.BranchStatus
+	41, // 49: unisink.v1.ScopeCut.positions:type_name -> unisink.v1.Position
+	4,  // 50: unisink.v1.Pipelines.PutPipeline:input_type -> unisink.v1.PutPipelineRequest
+	6,  // 51: unisink.v1.Pipelines.GetPipeline:input_type -> unisink.v1.GetPipelineRequest
+	8,  // 52: unisink.v1.Pipelines.ListPipelines:input_type -> unisink.v1.ListPipelinesRequest
+	10, // 53: unisink.v1.Pipelines.DeletePipeline:input_type -> unisink.v1.DeletePipelineRequest
+	12, // 54: unisink.v1.Pipelines.SetDesired:input_type -> unisink.v1.SetDesiredRequest
+	14, // 55: unisink.v1.Pipelines.Resume:input_type -> unisink.v1.ResumeRequest
+	16, // 56: unisink.v1.Pipelines.Rewind:input_type -> unisink.v1.RewindRequest
+	18, // 57: unisink.v1.Pipelines.Pin:input_type -> unisink.v1.PinRequest
+	25, // 58: unisink.v1.Pipelines.ListEpochs:input_type -> unisink.v1.ListEpochsRequest
+	27, // 59: unisink.v1.Pipelines.GetEpoch:input_type -> unisink.v1.GetEpochRequest
+	29, // 60: unisink.v1.Pipelines.EpochOutcome:input_type -> unisink.v1.EpochOutcomeRequest
+	31, // 61: unisink.v1.Pipelines.ProvenCut:input_type -> unisink.v1.ProvenCutRequest
+	5,  // 62: unisink.v1.Pipelines.PutPipeline:output_type -> unisink.v1.PutPipelineResponse
+	7,  // 63: unisink.v1.Pipelines.GetPipeline:output_type -> unisink.v1.GetPipelineResponse
+	9,  // 64: unisink.v1.Pipelines.ListPipelines:output_type -> unisink.v1.ListPipelinesResponse
+	11, // 65: unisink.v1.Pipelines.DeletePipeline:output_type -> unisink.v1.DeletePipelineResponse
+	13, // 66: unisink.v1.Pipelines.SetDesired:output_type -> unisink.v1.SetDesiredResponse
+	15, // 67: unisink.v1.Pipelines.Resume:output_type -> unisink.v1.ResumeResponse
+	17, // 68: unisink.v1.Pipelines.Rewind:output_type -> unisink.v1.RewindResponse
+	19, // 69: unisink.v1.Pipelines.Pin:output_type -> unisink.v1.PinResponse
+	26, // 70: unisink.v1.Pipelines.ListEpochs:output_type -> unisink.v1.ListEpochsResponse
+	28, // 71: unisink.v1.Pipelines.GetEpoch:output_type -> unisink.v1.GetEpochResponse
+	30, // 72: unisink.v1.Pipelines.EpochOutcome:output_type -> unisink.v1.EpochOutcomeResponse
+	32, // 73: unisink.v1.Pipelines.ProvenCut:output_type -> unisink.v1.ProvenCutResponse
+	62, // [62:74] is the sub-list for method output_type
+	50, // [50:62] is the sub-list for method input_type
+	50, // [50:50] is the sub-list for extension type_name
+	50, // [50:50] is the sub-list for extension extendee
+	0,  // [0:50] is the sub-list for field type_name
 }
 
 func init() { file_unisink_v1_pipelines_proto_init() }
@@ -2095,7 +2461,7 @@ func file_unisink_v1_pipelines_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_v1_pipelines_proto_rawDesc), len(file_unisink_v1_pipelines_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

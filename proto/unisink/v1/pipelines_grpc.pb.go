@@ -25,6 +25,8 @@ const (
 	Pipelines_DeletePipeline_FullMethodName = "/unisink.v1.Pipelines/DeletePipeline"
 	Pipelines_SetDesired_FullMethodName     = "/unisink.v1.Pipelines/SetDesired"
 	Pipelines_Resume_FullMethodName         = "/unisink.v1.Pipelines/Resume"
+	Pipelines_Rewind_FullMethodName         = "/unisink.v1.Pipelines/Rewind"
+	Pipelines_Pin_FullMethodName            = "/unisink.v1.Pipelines/Pin"
 	Pipelines_ListEpochs_FullMethodName     = "/unisink.v1.Pipelines/ListEpochs"
 	Pipelines_GetEpoch_FullMethodName       = "/unisink.v1.Pipelines/GetEpoch"
 	Pipelines_EpochOutcome_FullMethodName   = "/unisink.v1.Pipelines/EpochOutcome"
@@ -44,6 +46,10 @@ type PipelinesClient interface {
 	// SetDesired starts, stops or drains; what is desired survives every failover.
 	SetDesired(ctx context.Context, in *SetDesiredRequest, opts ...grpc.CallOption) (*SetDesiredResponse, error)
 	Resume(ctx context.Context, in *ResumeRequest, opts ...grpc.CallOption) (*ResumeResponse, error)
+	// Rewind sets a closed or halted scope back to a kept restore point. What was decided after it stays decided.
+	Rewind(ctx context.Context, in *RewindRequest, opts ...grpc.CallOption) (*RewindResponse, error)
+	// Pin keeps a restore point, with the parts of the state that it names, until it is unpinned.
+	Pin(ctx context.Context, in *PinRequest, opts ...grpc.CallOption) (*PinResponse, error)
 	ListEpochs(ctx context.Context, in *ListEpochsRequest, opts ...grpc.CallOption) (*ListEpochsResponse, error)
 	GetEpoch(ctx context.Context, in *GetEpochRequest, opts ...grpc.CallOption) (*GetEpochResponse, error)
 	// EpochOutcome answers committed, aborted (its generation is closed) or pending; read through the log, it never aborts anything.
@@ -120,6 +126,26 @@ func (c *pipelinesClient) Resume(ctx context.Context, in *ResumeRequest, opts ..
 	return out, nil
 }
 
+func (c *pipelinesClient) Rewind(ctx context.Context, in *RewindRequest, opts ...grpc.CallOption) (*RewindResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RewindResponse)
+	err := c.cc.Invoke(ctx, Pipelines_Rewind_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *pipelinesClient) Pin(ctx context.Context, in *PinRequest, opts ...grpc.CallOption) (*PinResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PinResponse)
+	err := c.cc.Invoke(ctx, Pipelines_Pin_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pipelinesClient) ListEpochs(ctx context.Context, in *ListEpochsRequest, opts ...grpc.CallOption) (*ListEpochsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEpochsResponse)
@@ -173,6 +199,10 @@ type PipelinesServer interface {
 	// SetDesired starts, stops or drains; what is desired survives every failover.
 	SetDesired(context.Context, *SetDesiredRequest) (*SetDesiredResponse, error)
 	Resume(context.Context, *ResumeRequest) (*ResumeResponse, error)
+	// Rewind sets a closed or halted scope back to a kept restore point. What was decided after it stays decided.
+	Rewind(context.Context, *RewindRequest) (*RewindResponse, error)
+	// Pin keeps a restore point, with the parts of the state that it names, until it is unpinned.
+	Pin(context.Context, *PinRequest) (*PinResponse, error)
 	ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error)
 	GetEpoch(context.Context, *GetEpochRequest) (*GetEpochResponse, error)
 	// EpochOutcome answers committed, aborted (its generation is closed) or pending; read through the log, it never aborts anything.
@@ -206,6 +236,12 @@ func (UnimplementedPipelinesServer) SetDesired(context.Context, *SetDesiredReque
 }
 func (UnimplementedPipelinesServer) Resume(context.Context, *ResumeRequest) (*ResumeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
+}
+func (UnimplementedPipelinesServer) Rewind(context.Context, *RewindRequest) (*RewindResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Rewind not implemented")
+}
+func (UnimplementedPipelinesServer) Pin(context.Context, *PinRequest) (*PinResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pin not implemented")
 }
 func (UnimplementedPipelinesServer) ListEpochs(context.Context, *ListEpochsRequest) (*ListEpochsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEpochs not implemented")
@@ -348,6 +384,42 @@ func _Pipelines_Resume_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Pipelines_Rewind_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RewindRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PipelinesServer).Rewind(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pipelines_Rewind_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PipelinesServer).Rewind(ctx, req.(*RewindRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Pipelines_Pin_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PinRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PipelinesServer).Pin(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Pipelines_Pin_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PipelinesServer).Pin(ctx, req.(*PinRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Pipelines_ListEpochs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEpochsRequest)
 	if err := dec(in); err != nil {
@@ -450,6 +522,14 @@ var Pipelines_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Resume",
 			Handler:    _Pipelines_Resume_Handler,
+		},
+		{
+			MethodName: "Rewind",
+			Handler:    _Pipelines_Rewind_Handler,
+		},
+		{
+			MethodName: "Pin",
+			Handler:    _Pipelines_Pin_Handler,
 		},
 		{
 			MethodName: "ListEpochs",
