@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,18 +43,29 @@ func (a *app) epochList(c *cli.Context) error {
 		return a.show(c, r, func() [][]string {
 			rows := [][]string{{"EPOCH", "DECIDED", "PROVEN", "BRANCHES", ""}}
 			for _, e := range r.GetEpochs() {
-				note := ""
-				if e.GetRestorePoint() {
-					note = "restore point"
-				}
-				if e.GetFinal() {
-					note += " final"
-				}
-				rows = append(rows, []string{epochText(e.GetEpoch()), clock(e.GetDecidedAtMs()), provenText(e), fmt.Sprint(len(e.GetBranches())), note})
+				rows = append(rows, []string{epochText(e.GetEpoch()), clock(e.GetDecidedAtMs()), provenText(e), fmt.Sprint(len(e.GetBranches())), epochNotes(e)})
 			}
 			return rows
 		})
 	})
+}
+
+// epochNotes says what is special about an epoch.
+func epochNotes(e *unisinkv1.EpochRecord) string {
+	var notes []string
+	switch {
+	case e.GetRestorePoint():
+		notes = append(notes, "restore point")
+	case e.GetKept():
+		notes = append(notes, "kept restore point")
+	}
+	if e.GetPinned() {
+		notes = append(notes, "pinned")
+	}
+	if e.GetFinal() {
+		notes = append(notes, "final")
+	}
+	return strings.Join(notes, ", ")
 }
 
 func provenText(e *unisinkv1.EpochRecord) string {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,15 +16,22 @@ import (
 func (a *app) pipeline() *cli.Command {
 	return group("pipeline", "named dataflows",
 		&cli.Command{Name: "list", Usage: "all pipelines and how they stand", Action: a.pipelineList},
-		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
+		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for, restore points", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
 		&cli.Command{Name: "start", Usage: "let a stopped pipeline run again, from where it stopped", ArgsUsage: "PIPELINE", Action: a.pipelineStart},
 		&cli.Command{
 			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
 			Flags: []cli.Flag{
-				&cli.BoolFlag{Name: "drain", Usage: "for good: let open windows fire too; what is not read yet stays unread, and is late for those windows if the pipeline is started again"},
-				&cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"},
+				&cli.BoolFlag{Name: "drain", Usage: "the same as `pipeline drain`"},
+				noWaitFlag(),
 			},
-			Action: a.pipelineStop,
+			Action: func(c *cli.Context) error { return a.pipelineStop(c, c.Bool("drain")) },
+		},
+		&cli.Command{
+			Name: "drain", Usage: "stop for good: open windows fire too, before the last epoch", ArgsUsage: "PIPELINE",
+			Description: "What is not read yet stays unread. If the pipeline is started again, that is late for the windows\n" +
+				"that have fired; `unisink pipeline rewind` to a restore point before the drain opens them again.",
+			Flags:  []cli.Flag{noWaitFlag()},
+			Action: func(c *cli.Context) error { return a.pipelineStop(c, true) },
 		},
 		&cli.Command{
 			Name: "resume", Usage: "let a halted scope go on, once its cause is gone", ArgsUsage: "PIPELINE[/SHARD]",
@@ -33,7 +41,14 @@ func (a *app) pipeline() *cli.Command {
 			},
 			Action: a.pipelineResume,
 		},
+		a.pipelineRewindCommand(),
+		a.pipelinePinCommand("pin", "keep a restore point until it is unpinned", false),
+		a.pipelinePinCommand("unpin", "let a pinned restore point go", true),
 	)
+}
+
+func noWaitFlag() cli.Flag {
+	return &cli.BoolFlag{Name: "no-wait", Usage: "return once it is ordered, not once everything is proven"}
 }
 
 func (a *app) pipelineResume(c *cli.Context) error {
@@ -110,7 +125,7 @@ func (a *app) pipelineShow(c *cli.Context) error {
 				}
 			}
 			return rows
-		})
+		}, func() [][]string { return restorePointRows(r.GetScopes()) })
 	})
 }
 
@@ -120,6 +135,11 @@ func (a *app) pipelineStart(c *cli.Context) error {
 		return err
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		// Before the start, which may soon have changed it.
+		g, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
+		if err != nil {
+			return err
+		}
 		r, err := cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
 			Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_RUNNING,
 		})
@@ -129,9 +149,8 @@ func (a *app) pipelineStart(c *cli.Context) error {
 		if err := a.showDesired(c, name, r.GetPipeline().GetDesired()); err != nil {
 			return err
 		}
-		g, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
-		if err != nil {
-			return err
+		if slices.ContainsFunc(g.GetScopes(), (*unisinkv1.ScopeStatus).GetDrained) {
+			a.note(c, "The pipeline was drained: what it reads from now on is late for the windows that have fired.")
 		}
 		for _, s := range g.GetScopes() {
 			if s.GetHalted() != "" {
@@ -149,13 +168,20 @@ func (a *app) showDesired(c *cli.Context, name string, d unisinkv1.DesiredState)
 	})
 }
 
-func (a *app) pipelineStop(c *cli.Context) error {
+// note is a sentence below a table.
+func (a *app) note(c *cli.Context, text string) {
+	if c.String("output") == "table" {
+		fmt.Fprintln(a.out, "\n"+text)
+	}
+}
+
+func (a *app) pipelineStop(c *cli.Context, drain bool) error {
 	name, err := oneArg(c, "pipeline")
 	if err != nil {
 		return err
 	}
 	to := unisinkv1.DesiredState_DESIRED_STATE_STOPPING
-	if c.Bool("drain") {
+	if drain {
 		to = unisinkv1.DesiredState_DESIRED_STATE_DRAINING
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
@@ -176,7 +202,13 @@ func (a *app) pipelineStop(c *cli.Context) error {
 			}
 			desired = g.GetPipeline().GetDesired()
 		}
-		return a.showDesired(c, name, desired)
+		if err := a.showDesired(c, name, desired); err != nil {
+			return err
+		}
+		if drain && desired == unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
+			a.note(c, "Every open window has fired; if the pipeline is started again, what it reads then is late for them.")
+		}
+		return nil
 	})
 }
 

@@ -246,6 +246,7 @@ func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.T
 	if n := len(scope.Generations); n > 0 {
 		g := scope.Generations[n-1]
 		out.Generation, out.Open, out.Final, out.Cause = uint64(g.Generation), g.Open, g.Final, g.Cause
+		out.Drained = g.Cause == wire.Drained && scope.RestorePoint == ledger.Epoch{Generation: g.Generation, N: g.Final}
 	}
 	out.RestorePoint = wire.FromEpoch(scope.RestorePoint)
 	out.Halted = scope.Halted

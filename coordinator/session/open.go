@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -130,7 +131,7 @@ func (s *scope) settle(ctx context.Context, g *generation, now time.Time) {
 	if len(owing) == 0 {
 		cause := "stopped: the last epoch is proven"
 		if g.ending == ledger.Draining {
-			cause = "drained: the last epoch is proven"
+			cause = wire.Drained
 		}
 		s.close(ctx, g, cause)
 		return

@@ -9,6 +9,9 @@ import (
 	"github.com/unisink/unisink/internal/grpcerr"
 )
 
+// Drained is why a generation was closed that has come to the end of a drain.
+const Drained = "drained: the last epoch is proven"
+
 // Code is the one place that says which status code a reason travels under.
 func Code(reason string) codes.Code {
 	switch reason {

@@ -1240,6 +1240,8 @@ type ScopeStatus struct {
 	SinceDecisionMs int64 `protobuf:"varint,14,opt,name=since_decision_ms,json=sinceDecisionMs,proto3" json:"since_decision_ms,omitempty"`
 	// Oldest first; "restore_point" is one of them, or there is none.
 	RestorePoints []*KeptRestorePoint `protobuf:"bytes,15,rep,name=restore_points,json=restorePoints,proto3" json:"restore_points,omitempty"`
+	// The next generation starts where a drain ended: what it reads is late for windows that the drain has fired.
+	Drained       bool `protobuf:"varint,16,opt,name=drained,proto3" json:"drained,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1377,6 +1379,13 @@ func (x *ScopeStatus) GetRestorePoints() []*KeptRestorePoint {
 		return x.RestorePoints
 	}
 	return nil
+}
+
+func (x *ScopeStatus) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
 }
 
 // KeptRestorePoint is a decided epoch that the ledger keeps complete, so that a scope can be set back to it.
@@ -2217,7 +2226,7 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x03lag\x18\x05 \x01(\x03R\x03lag\x12\"\n" +
 	"\rlease_left_ms\x18\x06 \x01(\x03R\vleaseLeftMs\x12\x1f\n" +
 	"\vwaiting_for\x18\a \x01(\tR\n" +
-	"waitingFor\"\xaf\x04\n" +
+	"waitingFor\"\xc9\x04\n" +
 	"\vScopeStatus\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -2239,7 +2248,8 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\vas_of_index\x18\f \x01(\x04R\tasOfIndex\x12+\n" +
 	"\x12oldest_in_doubt_ms\x18\r \x01(\x03R\x0foldestInDoubtMs\x12*\n" +
 	"\x11since_decision_ms\x18\x0e \x01(\x03R\x0fsinceDecisionMs\x12C\n" +
-	"\x0erestore_points\x18\x0f \x03(\v2\x1c.unisink.v1.KeptRestorePointR\rrestorePoints\"\xbe\x01\n" +
+	"\x0erestore_points\x18\x0f \x03(\v2\x1c.unisink.v1.KeptRestorePointR\rrestorePoints\x12\x18\n" +
+	"\adrained\x18\x10 \x01(\bR\adrained\"\xbe\x01\n" +
 	"\x10KeptRestorePoint\x12'\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x12\"\n" +
 	"\rdecided_at_ms\x18\x02 \x01(\x03R\vdecidedAtMs\x12\x15\n" +
