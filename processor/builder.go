@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"time"
 
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -19,13 +18,19 @@ type Stream[T any] struct {
 	read  func(in *stream.Record, out *T) (verdict, error)
 	key   func(dst []byte, rec *T) []byte
 	timed bool // EventTime was called
-	skip  bool
+	onBad onBad
 	steps []string // for the fingerprint
 }
 
 type origin struct {
 	name   string
 	source Source
+}
+
+// onBad says what becomes of bad records: without either they end the generation.
+type onBad struct {
+	skip bool
+	dead *namedSink
 }
 
 // verdict says what became of a record before the window.
@@ -97,10 +102,21 @@ func (s *Stream[T]) Key(key func(dst []byte, rec *T) []byte) *Stream[T] {
 }
 
 // SkipBad counts records that cannot be decoded, mapped or aggregated as skipped. Without it such a
-// record ends the generation with an error that names its place.
+// record ends the generation with an error that names its place. A record that is skipped does not move
+// the watermark.
 func (s *Stream[T]) SkipBad() *Stream[T] {
 	n := s.step("skip bad")
-	n.skip = true
+	n.onBad.skip = true
+	return n
+}
+
+// DeadLetters sends records that cannot be decoded, mapped or aggregated to a sink, in the same decision
+// as the results, instead of ending the generation. Name is the sink's resource name. Such a record goes
+// there as it came, with its key, value, headers and timestamp and behind its own headers [HeaderReason]
+// and [HeaderOrigin]; it does not move the watermark. It is given instead of SkipBad; called again it names another sink.
+func (s *Stream[T]) DeadLetters(name string, sink Sink) *Stream[T] {
+	n := s.step("dead letters")
+	n.onBad.dead = &namedSink{name, sink}
 	return n
 }
 
@@ -120,93 +136,25 @@ func Map[T, U any](s *Stream[T], f func(in *T, out *U) error) *Stream[U] {
 			return keep, nil
 		},
 		timed: s.timed,
-		skip:  s.skip,
+		onBad: s.onBad,
 		steps: append(s.steps[:len(s.steps):len(s.steps)], "map"),
 	}
+}
+
+func (s *Stream[T]) mistakes() []error {
+	var errs []error
+	if s.from.source == nil {
+		errs = append(errs, errors.New("the source is nil"))
+	}
+	if s.onBad.skip && s.onBad.dead != nil {
+		errs = append(errs, fmt.Errorf("bad records cannot be skipped and go to sink %q too: give SkipBad or DeadLetters", s.onBad.dead.name))
+	}
+	return errs
 }
 
 func (s *Stream[T]) step(name string) *Stream[T] {
 	n := *s
 	n.steps = append(s.steps[:len(s.steps):len(s.steps)], name)
-	return &n
-}
-
-// Result is what a window owes for one key.
-type Result[A any] struct {
-	Key    []byte // good until encode returns
-	Window stream.Window
-	Value  A
-}
-
-// Windowed is a pipeline under construction, from its window on. Each method returns a new Windowed.
-type Windowed[T, A any] struct {
-	in        *Stream[T]
-	size      time.Duration
-	agg       Aggregate[T, A]
-	id        string
-	disorder  time.Duration
-	idleAfter time.Duration
-	sinks     []output[A]
-	late      *lateOutput[T]
-}
-
-type output[A any] struct {
-	name   string
-	sink   Sink
-	encode func(r *Result[A], out *stream.Record) error
-}
-
-type lateOutput[T any] struct {
-	name   string
-	sink   Sink
-	encode func(in *stream.Record, rec *T, out *stream.Record) error
-}
-
-// DefaultIdleAfter is how long a split may be silent before it holds windows back no longer.
-const DefaultIdleAfter = time.Minute
-
-// Tumbling aggregates records by key in windows [k*size, (k+1)*size) of event time.
-func Tumbling[T, A any](s *Stream[T], size time.Duration, agg Aggregate[T, A]) *Windowed[T, A] {
-	return &Windowed[T, A]{in: s, size: size, agg: agg, id: "window", idleAfter: DefaultIdleAfter}
-}
-
-// ID names the operator, by which its state is kept; default "window".
-func (w *Windowed[T, A]) ID(id string) *Windowed[T, A] {
-	n := *w
-	n.id = id
-	return &n
-}
-
-// Disorder is how far a record's event time may be behind the newest of its split; default 0. A
-// window fires when every split is further than its end by that much.
-func (w *Windowed[T, A]) Disorder(d time.Duration) *Windowed[T, A] {
-	n := *w
-	n.disorder = d
-	return &n
-}
-
-// IdleAfter sets how long a split may be silent, while the source is being asked and knows of no
-// more, before it holds windows back no longer; 0 means that it holds them back for ever. A split
-// that speaks again may then have late records.
-func (w *Windowed[T, A]) IdleAfter(d time.Duration) *Windowed[T, A] {
-	n := *w
-	n.idleAfter = d
-	return &n
-}
-
-// To sends every result to a sink as well. Name is the sink's resource name. Encode appends to out's
-// Key and Value, which come empty, and may set Headers and Time; the pipeline sets EventTime.
-func (w *Windowed[T, A]) To(name string, sink Sink, encode func(r *Result[A], out *stream.Record) error) *Windowed[T, A] {
-	n := *w
-	n.sinks = append(w.sinks[:len(w.sinks):len(w.sinks)], output[A]{name, sink, encode})
-	return &n
-}
-
-// Late sends records that come after their window has fired to a sink, in the same decision as the
-// results. Without it they are only counted. Encode is as in To.
-func (w *Windowed[T, A]) Late(name string, sink Sink, encode func(in *stream.Record, rec *T, out *stream.Record) error) *Windowed[T, A] {
-	n := *w
-	n.late = &lateOutput[T]{name, sink, encode}
 	return &n
 }
 
@@ -238,30 +186,15 @@ func Version(v string) Option { return func(s *settings) { s.version = v } }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 
-// Pipeline ends the construction. The error names every mistake.
-func (w *Windowed[T, A]) Pipeline(name string, opts ...Option) (*Pipeline, error) {
-	var sinks []namedSink
-	for _, o := range w.sinks {
-		sinks = append(sinks, namedSink{o.name, o.sink})
-	}
-	if w.late != nil {
-		sinks = append(sinks, namedSink{w.late.name, w.late.sink})
-	}
-	return assemble(name, opts, middle{
-		from: w.in.from, steps: w.in.steps, id: w.id, sinks: sinks, fingerprint: w.operatorFingerprint(), mistakes: w.mistakes(),
-		dropsLate: w.late == nil,
-		operator:  func(keyGroups uint32) operator { return newWindowOperator(w, keyGroups) },
-	})
-}
-
 // middle is what a pipeline is made of, whatever stands between its source and its sinks.
 type middle struct {
 	from        origin
 	steps       []string
 	id          string
 	sinks       []namedSink
-	fingerprint string // of the operator
-	dropsLate   bool   // late records go nowhere
+	dead        *namedSink // of dead letters, behind all others; nil: none
+	fingerprint string     // of the operator
+	dropsLate   bool       // late records go nowhere
 	mistakes    []error
 	operator    func(keyGroups uint32) operator
 }
@@ -271,6 +204,9 @@ func assemble(name string, opts []Option, m middle) (*Pipeline, error) {
 	set := settings{keyGroups: DefaultKeyGroups, member: "main"}
 	for _, o := range opts {
 		o(&set)
+	}
+	if m.dead != nil {
+		m.sinks = append(m.sinks, *m.dead)
 	}
 	p := &Pipeline{
 		name: name, settings: set, sourceName: m.from.name, source: m.from.source, operatorID: m.id, sinks: m.sinks,
@@ -282,35 +218,4 @@ func assemble(name string, opts []Option, m middle) (*Pipeline, error) {
 	p.newOperator = func() operator { return m.operator(set.keyGroups) }
 	p.dropsLate = m.dropsLate
 	return p, nil
-}
-
-func (w *Windowed[T, A]) mistakes() []error {
-	var errs []error
-	if w.in.from.source == nil {
-		errs = append(errs, errors.New("the source is nil"))
-	}
-	if w.in.key == nil {
-		errs = append(errs, errors.New("no Key was given (after Map, it must be given again)"))
-	}
-	if w.size < time.Millisecond || w.size%time.Millisecond != 0 {
-		errs = append(errs, fmt.Errorf("window size %v: give whole milliseconds, more than none", w.size))
-	}
-	if w.disorder < 0 || w.disorder%time.Millisecond != 0 {
-		errs = append(errs, fmt.Errorf("disorder %v: give whole milliseconds", w.disorder))
-	}
-	if w.idleAfter < 0 {
-		errs = append(errs, fmt.Errorf("idle time %v is negative", w.idleAfter))
-	}
-	if w.agg == nil {
-		errs = append(errs, errors.New("the aggregate is nil"))
-	}
-	if len(w.sinks) == 0 {
-		errs = append(errs, errors.New("no sink was given; call To"))
-	}
-	return errs
-}
-
-// operatorFingerprint says what the operator's state depends on.
-func (w *Windowed[T, A]) operatorFingerprint() string {
-	return fmt.Sprintf("tumbling/1 size=%dms aggregate=%s", w.size.Milliseconds(), w.agg.Name())
 }

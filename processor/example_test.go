@@ -83,7 +83,7 @@ func Example() {
 	// Output:
 	// epoch 1.1: ada total 12
 	// epoch 1.1: ada total 2
-	// {Records:4 Windowed:3 Late:0 Filtered:1 Skipped:0 Passed:0 Fired:2}
+	// {Records:4 Windowed:3 Late:0 Filtered:1 Skipped:0 Passed:0 DeadLettered:0 Fired:2}
 }
 
 // drain runs a pipeline until its source has ended, and decides one epoch.

@@ -2,8 +2,8 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sort"
 
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -31,167 +31,94 @@ type flow interface {
 	fire(ctx context.Context, out *outbox) error
 }
 
-const (
-	// maxEventTime bounds event times so that no sum of them overflows; about 36 million years.
-	maxEventTime = 1 << 60
-)
-
-type windowOperator[T, A any] struct {
-	in          *Stream[T]
+// windowing is what operators with windows have in common: event time, late records, results.
+type windowing[T, A any] struct {
+	intake[T]
 	agg         Aggregate[T, A]
 	fingerprint string
-	windows     window.Tumbling
 	keyGroups   uint32
 	sinks       []output[A]
 	late        *lateOutput[T]
 
-	marks   window.Marks
-	open    state.Windows[A]
-	encoder state.Encoder[A]
-	count   Counters
+	marks window.Marks
 	// settled is the watermark up to which everything has fired, never MaxWatermark.
 	settled stream.Watermark
 	dirty   bool
 
-	scratch scratch[T, A]
+	key    []byte    // used again for every record
+	result Result[A] // and this for every result
 }
 
-// scratch is used again for every record and result.
-type scratch[T, A any] struct {
-	rec    T
-	key    []byte
-	result Result[A]
-}
-
-func newWindowOperator[T, A any](w *Windowed[T, A], keyGroups uint32) *windowOperator[T, A] {
-	return &windowOperator[T, A]{
-		in: w.in, agg: w.agg, fingerprint: w.operatorFingerprint(),
-		windows:   window.Tumbling{Size: w.size.Milliseconds()},
+func newWindowing[T, A any](w *Windowed[T, A], keyGroups uint32) windowing[T, A] {
+	sinks := len(w.sinks)
+	if w.late != nil {
+		sinks++
+	}
+	return windowing[T, A]{
+		intake: newIntake(w.in, sinks), agg: w.agg, fingerprint: w.operatorFingerprint(),
 		keyGroups: keyGroups, sinks: w.sinks, late: w.late,
 		marks: window.Marks{Disorder: w.disorder.Milliseconds(), IdleAfter: w.idleAfter.Milliseconds()},
 	}
 }
 
-func (o *windowOperator[T, A]) reset(splits []stream.Split) {
+func (o *windowing[T, A]) resetTime(splits []stream.Split) {
 	o.marks.Reset(splits, nil, stream.MinWatermark)
-	o.open.Reset()
 	o.count = Counters{}
 	o.settled = stream.MinWatermark
 	o.dirty = true
 }
 
-func (o *windowOperator[T, A]) process(ctx context.Context, b *stream.Batch, waited int64, out *outbox) error {
+// heard says whose batch comes, and returns the split's index.
+func (o *windowing[T, A]) heard(b *stream.Batch, waited int64) int {
 	split := o.marks.Add(b.Split)
 	o.marks.Heard(split, b.HighWater > b.Next.Offset)
 	o.marks.Waited(split, waited)
-	for i := range b.Records {
-		in := &b.Records[i]
-		o.count.Records++
-		err := o.record(ctx, split, in, out)
-		switch {
-		case err == nil:
-		case o.in.skip && !errors.Is(err, errOutbox):
-			o.count.Skipped++
-		default:
-			return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, err)
-		}
-	}
-	if b.Ended {
-		o.marks.End(split)
-	}
-	return nil
+	return split
 }
 
-// record takes one record to exactly one of windows, late, filtered or an error.
-func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream.Record, out *outbox) error {
-	in.EventTime = in.Time
-	what, err := o.in.read(in, &o.scratch.rec)
+// due reads a record and reports whether it goes on to a window; else it was filtered out.
+func (o *windowing[T, A]) due(split int, in *stream.Record) (bool, error) {
+	what, err := o.read(in)
 	if err != nil {
-		return err
+		return false, err
 	}
 	at := in.EventTime
 	if at <= -maxEventTime || at >= maxEventTime {
-		return fmt.Errorf("its event time %d ms is out of range", at)
+		return false, &badRecord{fmt.Errorf("its event time %d ms is out of range", at)}
 	}
-	if what != keep {
-		o.count.Filtered++
-		if what == dropTimed || !o.in.timed {
-			o.marks.Observe(split, at)
-		}
-		return nil
+	if what == keep {
+		return true, nil
 	}
-	start := o.windows.Start(at)
-	if o.windows.Fired(start, o.marks.Combined()) {
-		if err := o.tooLate(ctx, in, out); err != nil {
-			return err
-		}
-		o.count.Late++
+	o.count.Filtered++
+	if what == dropTimed || !o.in.timed {
 		o.marks.Observe(split, at)
-		return nil
 	}
-	key := o.in.key(o.scratch.key[:0], &o.scratch.rec)
-	o.scratch.key = key
-	table := o.open.At(start)
-	acc, made := table.Upsert(state.Hash(key), key)
-	if made {
-		o.agg.Init(acc)
-	}
-	if err := o.agg.Add(acc, &o.scratch.rec); err != nil {
-		if made {
-			table.Undo()
-		}
-		return fmt.Errorf("key %q, window %d: %w", key, start, err)
-	}
-	o.dirty = true
-	o.count.Windowed++
-	o.marks.Observe(split, at)
-	return nil
+	return false, nil
 }
 
-func (o *windowOperator[T, A]) tooLate(ctx context.Context, in *stream.Record, out *outbox) error {
-	if o.late == nil {
-		return nil
-	}
-	to := out.next(len(o.sinks))
-	if err := o.late.encode(in, &o.scratch.rec, to); err != nil {
-		out.undo(len(o.sinks))
-		return fmt.Errorf("encode late record for sink %q: %w", o.late.name, err)
-	}
-	to.EventTime = in.EventTime
-	return out.full(ctx, len(o.sinks))
-}
-
-func (o *windowOperator[T, A]) silent(waited int64) { o.marks.Waited(-1, waited) }
-
-func (o *windowOperator[T, A]) end() { o.marks.EndAll() }
-
-func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {
-	now := o.marks.Combined()
-	for {
-		start, ok := o.open.First()
-		if !ok || !o.windows.Fired(start, now) {
-			break
+// tooLate sends a record to the late output, if there is one.
+func (o *windowing[T, A]) tooLate(ctx context.Context, split int, in *stream.Record, out *outbox) error {
+	if o.late != nil {
+		to := out.next(len(o.sinks))
+		if err := o.late.encode(in, &o.rec, to); err != nil {
+			out.undo(len(o.sinks))
+			return &badRecord{fmt.Errorf("encode late record for sink %q: %w", o.late.name, err)}
 		}
-		o.scratch.result.Window = o.windows.Window(start)
-		if err := o.open.At(start).Sorted(func(key []byte, acc *A) error { return o.emit(ctx, key, acc, out) }); err != nil {
+		to.EventTime = in.EventTime
+		if err := out.full(ctx, len(o.sinks)); err != nil {
 			return err
 		}
-		o.open.Drop(start)
-		o.dirty = true
-		o.settled = max(o.settled, stream.Watermark(o.scratch.result.Window.End))
 	}
-	if now != stream.MaxWatermark {
-		o.settled = max(o.settled, now)
-	}
-	o.marks.Settle(o.settled)
+	o.count.Late++
+	o.marks.Observe(split, in.EventTime)
 	return nil
 }
 
-// emit writes one result to every sink.
-func (o *windowOperator[T, A]) emit(ctx context.Context, key []byte, acc *A, out *outbox) error {
+// emit writes one result, of the window in o.result, to every sink.
+func (o *windowing[T, A]) emit(ctx context.Context, key []byte, acc *A, update bool, out *outbox) error {
 	o.count.Fired++
-	r := &o.scratch.result
-	r.Key, r.Value = key, *acc
+	r := &o.result
+	r.Key, r.Value, r.Update = key, *acc, update
 	for i := range o.sinks {
 		to := out.next(i)
 		if err := o.sinks[i].encode(r, to); err != nil {
@@ -205,8 +132,187 @@ func (o *windowOperator[T, A]) emit(ctx context.Context, key []byte, acc *A, out
 	return nil
 }
 
-func (o *windowOperator[T, A]) counts() Counters { return o.count }
+func (o *windowing[T, A]) silent(waited int64) { o.marks.Waited(-1, waited) }
 
-func (o *windowOperator[T, A]) watermark() (stream.Watermark, int) {
+func (o *windowing[T, A]) end() { o.marks.EndAll() }
+
+func (o *windowing[T, A]) counts() Counters { return o.count }
+
+func (o *windowing[T, A]) watermark() (stream.Watermark, int) {
 	return o.marks.Combined(), o.marks.Idle()
+}
+
+// windowOperator keeps a table of accumulators per tumbling or sliding window.
+type windowOperator[T, A any] struct {
+	windowing[T, A]
+	windows  window.Sliding
+	lateness window.Lateness
+	open     state.Windows[A]
+	encoder  state.Encoder[A]
+	backup   backup[T, A]
+	touched  []touched[A] // used again for every record
+}
+
+// touched is an accumulator that a record is added to.
+type touched[A any] struct {
+	start int64
+	acc   *A
+	made  bool // by this record
+}
+
+func newWindowOperator[T, A any](w *Windowed[T, A], keyGroups uint32) *windowOperator[T, A] {
+	return &windowOperator[T, A]{
+		windowing: newWindowing(w, keyGroups),
+		windows:   window.Sliding{Size: w.shape.size.Milliseconds(), Every: w.shape.every.Milliseconds()},
+		lateness:  window.Lateness{Allowed: w.lateness.Milliseconds()},
+		backup:    newBackup(w.agg),
+	}
+}
+
+func (o *windowOperator[T, A]) reset(splits []stream.Split) {
+	o.resetTime(splits)
+	o.open.Reset()
+	o.lateness.Reset(stream.MinWatermark)
+}
+
+func (o *windowOperator[T, A]) process(ctx context.Context, b *stream.Batch, waited int64, out *outbox) error {
+	split := o.heard(b, waited)
+	for i := range b.Records {
+		in := &b.Records[i]
+		o.count.Records++
+		if err := o.record(ctx, split, in, out); err != nil {
+			if err := o.bad(ctx, in, err, out); err != nil {
+				return err
+			}
+		}
+	}
+	if b.Ended {
+		o.marks.End(split)
+	}
+	return nil
+}
+
+// record takes one record to exactly one of windows, late, filtered or an error, which leaves all as it was.
+func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream.Record, out *outbox) error {
+	if ok, err := o.due(split, in); !ok {
+		return err
+	}
+	now := o.marks.Combined()
+	first, last, ok := o.windows.Open(in.EventTime, o.lateness.Closed(now))
+	if !ok {
+		return o.tooLate(ctx, split, in, out)
+	}
+	if o.windows.Fired(first, now) {
+		// The record comes after the watermark has passed the end of that window, though the batch has not
+		// ended yet: what is due must go out without it.
+		if err := o.fireDue(ctx, now, out); err != nil {
+			return err
+		}
+	}
+	o.key = o.in.key(o.key[:0], &o.rec)
+	if err := o.add(first, last); err != nil {
+		return err
+	}
+	o.dirty = true
+	o.count.Windowed++
+	o.marks.Observe(split, in.EventTime)
+	for _, t := range o.touched {
+		if !o.windows.Fired(t.start, now) {
+			break
+		}
+		o.result.Window = o.windows.Window(t.start)
+		if err := o.emit(ctx, o.key, t.acc, !t.made, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add adds the record to the windows from first to last, or to none.
+func (o *windowOperator[T, A]) add(first, last int64) error {
+	hash := state.Hash(o.key)
+	o.touched = o.touched[:0]
+	o.backup.reset()
+	for start := first; start <= last; start += o.windows.Every {
+		t := touched[A]{start: start}
+		t.acc, t.made = o.open.At(start).Upsert(hash, o.key)
+		o.touched = append(o.touched, t)
+		switch {
+		case t.made:
+			o.agg.Init(t.acc)
+		case start < last: // nothing fails behind the last one
+			o.backup.keep(t.acc)
+		}
+		if err := o.agg.Add(t.acc, &o.rec); err != nil {
+			err = fmt.Errorf("key %q, window %d: %w", o.key, start, err)
+			if undo := o.undo(); undo != nil {
+				return fmt.Errorf("%w; and it cannot be taken back from the windows before: %w", err, undo)
+			}
+			return &badRecord{err}
+		}
+	}
+	return nil
+}
+
+// undo takes a record back whose last Add has failed.
+func (o *windowOperator[T, A]) undo() error {
+	kept := 0
+	for i, t := range o.touched {
+		table := o.open.At(t.start)
+		switch {
+		case t.made:
+			table.Undo()
+			if table.Len() == 0 {
+				// A window that nothing is in must not fire at the end of time: it would make records late.
+				o.open.Drop(t.start)
+			}
+		case i < len(o.touched)-1: // the last Add left its accumulator alone
+			if err := o.backup.restore(kept, t.acc); err != nil {
+				return err
+			}
+			kept++
+		}
+	}
+	return nil
+}
+
+func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {
+	now := o.marks.Combined()
+	if err := o.fireDue(ctx, now, out); err != nil {
+		return err
+	}
+	if now == stream.MaxWatermark {
+		// The end of time is the end of lateness too: nothing is kept. What comes behind it is late where
+		// something has fired, and nowhere else.
+		o.lateness.Close(o.settled)
+	}
+	closed := o.lateness.Closed(o.settled)
+	for {
+		start, ok := o.open.First()
+		if !ok || !o.windows.Fired(start, closed) {
+			break
+		}
+		o.open.Drop(start)
+		o.dirty = true
+	}
+	o.marks.Settle(o.settled)
+	return nil
+}
+
+// fireDue writes the results of the windows whose end the watermark has passed since the last time.
+func (o *windowOperator[T, A]) fireDue(ctx context.Context, now stream.Watermark, out *outbox) error {
+	starts := o.open.Starts()
+	next := sort.Search(len(starts), func(i int) bool { return !o.windows.Fired(starts[i], o.settled) })
+	for ; next < len(starts) && o.windows.Fired(starts[next], now); next++ {
+		o.result.Window = o.windows.Window(starts[next])
+		err := o.open.At(starts[next]).Sorted(func(key []byte, acc *A) error { return o.emit(ctx, key, acc, false, out) })
+		if err != nil {
+			return err
+		}
+		o.settled = max(o.settled, stream.Watermark(o.result.Window.End))
+	}
+	if now != stream.MaxWatermark {
+		o.settled = max(o.settled, now)
+	}
+	return nil
 }

@@ -24,8 +24,9 @@ type remembering interface {
 	changed() bool
 }
 
-// metaVersion is that of the small part of a snapshot.
-const metaVersion = 1
+// metaVersion is that of the small part of a snapshot. Version 2 has dead letters among the counters, and
+// the end through which windows are closed.
+const metaVersion = 2
 
 func (o *windowOperator[T, A]) changed() bool { return o.dirty }
 
@@ -35,12 +36,17 @@ func (o *windowOperator[T, A]) keyed() state.Encoded {
 }
 
 func (o *windowOperator[T, A]) meta(dst []byte) []byte {
+	return binary.AppendVarint(o.metaOfTime(dst), int64(o.lateness.Closed(o.settled)))
+}
+
+// metaOfTime appends what all operators with windows keep beside their accumulators.
+func (o *windowing[T, A]) metaOfTime(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, metaVersion)
 	dst = binary.AppendUvarint(dst, uint64(len(o.fingerprint)))
 	dst = append(dst, o.fingerprint...)
 	dst = binary.AppendUvarint(dst, uint64(o.keyGroups))
 	dst = binary.AppendVarint(dst, int64(o.marks.Combined()))
-	for _, c := range o.count.list() {
+	for _, c := range o.count.list(metaVersion) {
 		dst = binary.AppendUvarint(dst, *c)
 	}
 	marks := o.marks.Snapshot()
@@ -58,29 +64,18 @@ func (o *windowOperator[T, A]) meta(dst []byte) []byte {
 func (o *windowOperator[T, A]) restore(meta []byte, keyed [][]byte, splits []stream.Split) error {
 	o.reset(splits)
 	d := state.Decoder{Rest: meta}
-	if v := d.Uvarint(); d.Err == nil && v != metaVersion {
-		return fmt.Errorf("%w: version %d is newer than this program", state.ErrFormat, v)
+	version, err := o.restoreTime(&d, splits)
+	if err != nil {
+		return err
 	}
-	theirs := string(d.Bytes())
-	groups := d.Uvarint()
-	if d.Err == nil && (theirs != o.fingerprint || groups != uint64(o.keyGroups)) {
-		return fmt.Errorf("%w: the state was written by %q with %d key groups, the pipeline is %q with %d; run the old specification, or give the operator a new id",
-			participant.ErrMisconfigured, theirs, groups, o.fingerprint, o.keyGroups)
-	}
-	combined := stream.Watermark(d.Varint())
-	for _, c := range o.count.list() {
-		*c = d.Uvarint()
-	}
-	var marks []window.Mark
-	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
-		split := stream.Split{Resource: string(d.Bytes()), ID: string(d.Bytes())}
-		marks = append(marks, window.Mark{Split: split, Watermark: stream.Watermark(d.Varint())})
+	closed := o.settled // of version 1, which knew no lateness
+	if version > 1 {
+		closed = stream.Watermark(d.Varint())
 	}
 	if d.Err != nil {
 		return d.Err
 	}
-	o.marks.Reset(splits, marks, combined)
-	o.settled = combined
+	o.lateness.Reset(closed)
 	for _, k := range keyed {
 		if err := state.Decode(k, &o.open, o.keyGroups, o.agg.Decode); err != nil {
 			return err
@@ -89,7 +84,48 @@ func (o *windowOperator[T, A]) restore(meta []byte, keyed [][]byte, splits []str
 	return nil
 }
 
-// list names the counters in the order of the snapshot.
-func (c *Counters) list() []*uint64 {
-	return []*uint64{&c.Records, &c.Windowed, &c.Late, &c.Filtered, &c.Skipped, &c.Fired}
+// restoreTime reads what metaOfTime wrote, in any version.
+func (o *windowing[T, A]) restoreTime(d *state.Decoder, splits []stream.Split) (version uint64, err error) {
+	if version, err = metaVersionOf(d); err != nil {
+		return 0, err
+	}
+	theirs := string(d.Bytes())
+	groups := d.Uvarint()
+	if d.Err == nil && (theirs != o.fingerprint || groups != uint64(o.keyGroups)) {
+		return 0, fmt.Errorf("%w: the state was written by %q with %d key groups, the pipeline is %q with %d; run the old specification, or give the operator a new id",
+			participant.ErrMisconfigured, theirs, groups, o.fingerprint, o.keyGroups)
+	}
+	combined := stream.Watermark(d.Varint())
+	for _, c := range o.count.list(version) {
+		*c = d.Uvarint()
+	}
+	var marks []window.Mark
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
+		split := stream.Split{Resource: string(d.Bytes()), ID: string(d.Bytes())}
+		marks = append(marks, window.Mark{Split: split, Watermark: stream.Watermark(d.Varint())})
+	}
+	if d.Err != nil {
+		return 0, d.Err
+	}
+	o.marks.Reset(splits, marks, combined)
+	o.settled = combined
+	return version, nil
+}
+
+// metaVersionOf reads with which version a snapshot's small part was written.
+func metaVersionOf(d *state.Decoder) (uint64, error) {
+	v := d.Uvarint()
+	if d.Err == nil && (v == 0 || v > metaVersion) {
+		return 0, fmt.Errorf("%w: version %d is unknown to this program, which reads 1 to %d; run a newer one", state.ErrFormat, v, metaVersion)
+	}
+	return v, d.Err
+}
+
+// list names the counters in the order of the snapshot of a version.
+func (c *Counters) list(version uint64) []*uint64 {
+	all := []*uint64{&c.Records, &c.Windowed, &c.Late, &c.Filtered, &c.Skipped, &c.Fired, &c.DeadLettered}
+	if version < 2 {
+		return all[:6]
+	}
+	return all
 }

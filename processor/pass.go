@@ -50,16 +50,13 @@ func (p *Passed[T]) Pipeline(name string, opts ...Option) (*Pipeline, error) {
 	for i, o := range p.sinks {
 		sinks[i] = namedSink{o.name, o.sink}
 	}
-	var errs []error
-	if p.in.from.source == nil {
-		errs = append(errs, errors.New("the source is nil"))
-	}
+	errs := p.in.mistakes()
 	if len(p.sinks) == 0 {
 		errs = append(errs, errors.New("no sink was given; call To"))
 	}
 	return assemble(name, opts, middle{
-		from: p.in.from, steps: p.in.steps, id: p.id, sinks: sinks, fingerprint: passFingerprint, mistakes: errs,
-		operator: func(uint32) operator { return &passOperator[T]{in: p.in, sinks: p.sinks} },
+		from: p.in.from, steps: p.in.steps, id: p.id, sinks: sinks, dead: p.in.onBad.dead, fingerprint: passFingerprint, mistakes: errs,
+		operator: func(uint32) operator { return newPassOperator(p) },
 	})
 }
 
@@ -68,23 +65,22 @@ const passFingerprint = "pass/1"
 
 // passOperator has nothing to fire and nothing to remember but its counters.
 type passOperator[T any] struct {
-	in    *Stream[T]
+	intake[T]
 	sinks []passOutput[T]
-	rec   T
-	count Counters
+}
+
+func newPassOperator[T any](p *Passed[T]) *passOperator[T] {
+	return &passOperator[T]{intake: newIntake(p.in, len(p.sinks)), sinks: p.sinks}
 }
 
 func (o *passOperator[T]) process(ctx context.Context, b *stream.Batch, _ int64, out *outbox) error {
 	for i := range b.Records {
 		in := &b.Records[i]
 		o.count.Records++
-		err := o.record(ctx, in, out)
-		switch {
-		case err == nil:
-		case o.in.skip && !errors.Is(err, errOutbox):
-			o.count.Skipped++
-		default:
-			return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, err)
+		if err := o.record(ctx, in, out); err != nil {
+			if err := o.bad(ctx, in, err, out); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -92,8 +88,7 @@ func (o *passOperator[T]) process(ctx context.Context, b *stream.Batch, _ int64,
 
 // record sends one record to all sinks or, when one cannot take it, to none.
 func (o *passOperator[T]) record(ctx context.Context, in *stream.Record, out *outbox) error {
-	in.EventTime = in.Time
-	what, err := o.in.read(in, &o.rec)
+	what, err := o.read(in)
 	if err != nil {
 		return err
 	}
@@ -107,7 +102,7 @@ func (o *passOperator[T]) record(ctx context.Context, in *stream.Record, out *ou
 			for j := range i + 1 {
 				out.undo(j)
 			}
-			return fmt.Errorf("encode for sink %q: %w", o.sinks[i].name, err)
+			return &badRecord{fmt.Errorf("encode for sink %q: %w", o.sinks[i].name, err)}
 		}
 		to.EventTime = in.EventTime
 	}
@@ -140,7 +135,7 @@ func (o *passOperator[T]) meta(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, metaVersion)
 	dst = binary.AppendUvarint(dst, uint64(len(passFingerprint)))
 	dst = append(dst, passFingerprint...)
-	for _, c := range o.count.passList() {
+	for _, c := range o.count.passList(metaVersion) {
 		dst = binary.AppendUvarint(dst, *c)
 	}
 	return dst
@@ -149,20 +144,25 @@ func (o *passOperator[T]) meta(dst []byte) []byte {
 func (o *passOperator[T]) restore(meta []byte, _ [][]byte, splits []stream.Split) error {
 	o.reset(splits)
 	d := state.Decoder{Rest: meta}
-	if v := d.Uvarint(); d.Err == nil && v != metaVersion {
-		return fmt.Errorf("%w: version %d is newer than this program", state.ErrFormat, v)
+	version, err := metaVersionOf(&d)
+	if err != nil {
+		return err
 	}
 	if theirs := string(d.Bytes()); d.Err == nil && theirs != passFingerprint {
 		return fmt.Errorf("%w: the state was written by %q, and the pipeline is %q; run the old specification, or give the operator a new id",
 			participant.ErrMisconfigured, theirs, passFingerprint)
 	}
-	for _, c := range o.count.passList() {
+	for _, c := range o.count.passList(version) {
 		*c = d.Uvarint()
 	}
 	return d.Err
 }
 
-// passList names the counters in the order of the snapshot.
-func (c *Counters) passList() []*uint64 {
-	return []*uint64{&c.Records, &c.Passed, &c.Filtered, &c.Skipped}
+// passList names the counters in the order of the snapshot of a version.
+func (c *Counters) passList(version uint64) []*uint64 {
+	all := []*uint64{&c.Records, &c.Passed, &c.Filtered, &c.Skipped, &c.DeadLettered}
+	if version < 2 {
+		return all[:4]
+	}
+	return all
 }

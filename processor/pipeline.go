@@ -67,7 +67,9 @@ type Counters struct {
 	Skipped  uint64
 	// Passed: sent on without a window.
 	Passed uint64
-	// Fired counts results: keys of fired windows.
+	// DeadLettered: bad, and sent to the sink of dead letters.
+	DeadLettered uint64
+	// Fired counts results: keys of fired windows, and updates of them.
 	Fired uint64
 }
 

@@ -185,7 +185,7 @@ func TestS6_StateOfAnotherSpecificationIsRefused(t *testing.T) {
 	old := r.build
 	for name, change := range map[string]func(w *Windowed[reading, int64]) (*Pipeline, error){
 		"window size": func(w *Windowed[reading, int64]) (*Pipeline, error) {
-			w.size = 2 * time.Second
+			w.shape.size, w.shape.every = 2*time.Second, 2*time.Second
 			return w.Pipeline("test")
 		},
 		"aggregate": func(w *Windowed[reading, int64]) (*Pipeline, error) {

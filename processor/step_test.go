@@ -261,7 +261,7 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 		parts := memory{}
 		r := newRig(t, src, idsPipeline(disorder, parts), "one", "two", "late")
 		if rapid.Bool().Draw(rt, "state in a store") {
-			r.scope.InlineLimit = 115 // hardly more than the watermarks need
+			r.scope.InlineLimit = 130 // hardly more than the watermarks need
 		}
 		r.restart()
 		clock := map[string]int64{}

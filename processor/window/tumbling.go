@@ -9,11 +9,7 @@ type Tumbling struct {
 
 // Start returns the start of the window that an event time falls in, also before 1970.
 func (t Tumbling) Start(eventTime int64) int64 {
-	r := eventTime % t.Size
-	if r < 0 {
-		r += t.Size
-	}
-	return eventTime - r
+	return floor(eventTime, t.Size)
 }
 
 // Window returns the window that starts at a multiple of Size.

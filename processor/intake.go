@@ -1,0 +1,101 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/unisink/unisink/processor/stream"
+)
+
+// The headers of a dead letter that the pipeline adds, behind those that the record had.
+const (
+	// HeaderReason says in a sentence why the record could not be taken.
+	HeaderReason = "unisink-reason"
+	// HeaderOrigin says where it stood in the source: "topic/partition/offset".
+	HeaderOrigin = "unisink-origin"
+)
+
+// intake is where an operator's records come in: they are read and counted, and the bad ones seen to.
+type intake[T any] struct {
+	in    *Stream[T]
+	dead  int // the sink of dead letters in the outbox; -1: none
+	rec   T
+	count Counters
+}
+
+// newIntake makes one for an operator with that many sinks of its own in the outbox.
+func newIntake[T any](in *Stream[T], sinks int) intake[T] {
+	if in.onBad.dead == nil {
+		sinks = -1
+	}
+	return intake[T]{in: in, dead: sinks}
+}
+
+// badRecord is an error of a record itself, which SkipBad and DeadLetters are for. Every other error ends
+// the generation: of a sink, of encoding a result.
+type badRecord struct{ err error }
+
+func (e *badRecord) Error() string { return e.err.Error() }
+
+func (e *badRecord) Unwrap() error { return e.err }
+
+// maxEventTime bounds event times so that no sum of them overflows; about 36 million years.
+const maxEventTime = 1 << 60
+
+// read decodes, filters and maps a record, and finds its event time.
+func (i *intake[T]) read(in *stream.Record) (verdict, error) {
+	in.EventTime = in.Time
+	what, err := i.in.read(in, &i.rec)
+	if err != nil {
+		return verdictUnset, &badRecord{err}
+	}
+	return what, nil
+}
+
+// bad sees to a record that could not be taken and has left everything as it was: err ends the generation,
+// or the record is skipped, or becomes a dead letter.
+func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *outbox) error {
+	var bad *badRecord
+	switch {
+	case !errors.As(err, &bad):
+		return err
+	case i.dead >= 0:
+		i.count.DeadLettered++
+		bury(in, bad.err, out.next(i.dead))
+		return out.full(ctx, i.dead)
+	case i.in.onBad.skip:
+		i.count.Skipped++
+		return nil
+	}
+	return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, bad.err)
+}
+
+// maxReason is how long the reason of a dead letter may be, bytes: it must not make the record too large.
+const maxReason = 1024
+
+// bury makes a dead letter of a record: as it came, and why. A record without key, or a tombstone, stays that.
+func bury(in *stream.Record, err error, to *stream.Record) {
+	to.Key, to.Value = sameBytes(to.Key, in.Key), sameBytes(to.Value, in.Value)
+	to.Time, to.EventTime = in.Time, in.Time
+	reason := err.Error()
+	if len(reason) > maxReason {
+		reason = reason[:maxReason] + "..."
+	}
+	origin := append([]byte(in.Topic), '/')
+	origin = append(strconv.AppendInt(origin, int64(in.Partition), 10), '/')
+	origin = strconv.AppendInt(origin, in.Offset, 10)
+	to.Headers = append(append(to.Headers, in.Headers...),
+		stream.Header{Key: HeaderReason, Value: []byte(strings.ToValidUTF8(reason, "\uFFFD"))},
+		stream.Header{Key: HeaderOrigin, Value: origin})
+}
+
+// sameBytes copies src over dst; nil stays nil.
+func sameBytes(dst, src []byte) []byte {
+	if src == nil {
+		return nil
+	}
+	return append(dst, src...)
+}
