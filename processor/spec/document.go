@@ -19,7 +19,7 @@ type Document struct {
 	Where  Text // CEL, bool; empty: all
 	// Map gives records new fields; empty: they stay what they are. After it `rec` is the new record.
 	Map    []Field
-	Key    Text // CEL; needed before a window
+	Key    Text    // CEL; needed before a window
 	Window *Window // nil: records pass through
 	// OnError says what becomes of a record that cannot be read, mapped, keyed or aggregated.
 	OnError    OnError
@@ -35,6 +35,8 @@ type Pos struct{ Line, Column int }
 type Text struct {
 	Value string
 	At    Pos
+
+	in *source // for places within the value
 }
 
 // Field is a name and its expression, in the order of the file.
@@ -106,4 +108,6 @@ type Sink struct {
 	Format Format
 	Fields []Field
 	Value  Text // one expression for the whole value, instead of Fields
+
+	formatAt *node // where the format was given; nil: nowhere
 }

@@ -5,4 +5,8 @@ type Settings struct {
 	// File and At say where they stand.
 	File string
 	At   Pos
+
+	path   string
+	node   *node
+	lookup func(name string) (string, bool)
 }
