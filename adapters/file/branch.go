@@ -28,6 +28,7 @@ type Branch struct {
 
 	files []published
 	now   *writing // the file that is being written
+	line  []byte   // reused
 
 	mu     sync.Mutex // guards failed, vote and ended against a Close or Open beside it; memory only
 	failed error      // the first error of a write: the vote is No
@@ -45,8 +46,8 @@ type writing struct {
 	records int64
 }
 
-// Write appends each record's value as one line; a record without a value becomes null. The first
-// error is kept and makes Prepare answer No.
+// Write appends each record as one line, in the form of SinkConfig.Lines. The first error is kept and
+// makes Prepare answer No.
 func (b *Branch) Write(ctx context.Context, records []stream.Record) error {
 	if err := b.usable(); err != nil {
 		return err
@@ -73,11 +74,15 @@ var null = []byte("null")
 
 func (b *Branch) writeOne(r *stream.Record) error {
 	value := r.Value
-	if value == nil {
+	switch {
+	case b.s.c.Lines == LineRecord:
+		b.line = appendRecord(b.line[:0], r)
+		value = b.line
+	case value == nil:
 		value = null
 	}
 	if at := bytes.IndexByte(value, '\n'); at >= 0 {
-		return fmt.Errorf("the value has a line break at byte %d, and a line is a record here: %w", at, participant.ErrMisconfigured)
+		return fmt.Errorf("the value has a line break at byte %d, and a line is a record here; write whole records instead of values: %w", at, participant.ErrMisconfigured)
 	}
 	if b.now == nil {
 		if err := b.openNext(); err != nil {

@@ -19,6 +19,8 @@ type SinkConfig struct {
 	Dir string
 	// MaxFileBytes closes a file and begins the next once it is larger; default 128 MiB.
 	MaxFileBytes int64
+	// Lines says what of a record is written; default LineValue.
+	Lines Lines
 	// FS replaces the disk in tests.
 	FS crashfs.FS
 	// Logger; default discards.
@@ -39,6 +41,9 @@ func (c SinkConfig) Validate() error {
 	}
 	if c.MaxFileBytes < 0 {
 		errs = append(errs, fmt.Errorf("a largest file of %d bytes is not possible", c.MaxFileBytes))
+	}
+	if err := c.Lines.check(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("file sink: %w: %w", participant.ErrMisconfigured, err)

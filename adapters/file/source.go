@@ -28,6 +28,8 @@ type SourceConfig struct {
 	Dir string
 	// Follow waits for more files; without it the source ends after those that were there at Open.
 	Follow bool
+	// Lines says what of a record a line holds; default LineValue.
+	Lines Lines
 	// BatchRecords is the most that one Poll returns; default 1024.
 	BatchRecords int
 	// MaxRecordBytes is the longest line; default 1 MiB.
@@ -62,6 +64,9 @@ type reading struct {
 func NewSource(c SourceConfig) (*Source, error) {
 	if c.Dir == "" {
 		return nil, fmt.Errorf("file source: %w: the directory is not set", participant.ErrMisconfigured)
+	}
+	if err := c.Lines.check(); err != nil {
+		return nil, fmt.Errorf("file source: %w: %w", participant.ErrMisconfigured, err)
 	}
 	if c.Name == "" {
 		c.Name = "files"
@@ -265,7 +270,14 @@ func (s *Source) read() (*stream.Batch, error) {
 		if len(line) == 0 {
 			continue // blank
 		}
-		b.Records = append(b.Records, stream.Record{Value: line, Topic: c.name, Offset: start})
+		r := stream.Record{Value: line}
+		if s.c.Lines == LineRecord {
+			if r, err = ParseRecord(line); err != nil {
+				return nil, fmt.Errorf("the line at byte %d: %w", start, err)
+			}
+		}
+		r.Topic, r.Offset = c.name, start
+		b.Records = append(b.Records, r)
 	}
 	s.next[c.name] = c.at
 	b.Next = stream.Position{Split: b.Split, Offset: c.at, LeaderEpoch: -1}
