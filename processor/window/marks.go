@@ -27,6 +27,8 @@ type Marks struct {
 	splits   []mark
 	index    map[stream.Split]int
 	combined stream.Watermark
+	// restored: the combined watermark has not been looked at since Reset.
+	restored bool
 }
 
 type mark struct {
@@ -48,10 +50,13 @@ type Mark struct {
 
 // Reset forgets everything and takes over splits, marks and the combined watermark of a snapshot.
 // A mark of a split that is read no longer is dropped; a split without a mark starts at MinWatermark.
+// Where the split that held the others back is gone, the combined watermark moves with the next Heard or
+// Waited, and not here: what it passes must fire before it is in a snapshot again.
 func (m *Marks) Reset(splits []stream.Split, marks []Mark, combined stream.Watermark) {
 	m.splits = m.splits[:0]
 	m.index = make(map[stream.Split]int, len(splits))
 	m.combined = combined
+	m.restored = true
 	for _, s := range splits {
 		m.Add(s)
 	}
@@ -101,7 +106,7 @@ func (m *Marks) Heard(split int, behind bool) {
 	s := &m.splits[split]
 	s.quiet = 0
 	s.behind = behind
-	if s.idle {
+	if s.idle || m.restored {
 		s.idle = false
 		m.combine()
 	}
@@ -112,6 +117,9 @@ func (m *Marks) Heard(split int, behind bool) {
 // not asked, because the pipeline was busy or held back, does not count. It returns the combined
 // watermark.
 func (m *Marks) Waited(heard int, millis int64) stream.Watermark {
+	if m.restored {
+		m.combine()
+	}
 	if m.IdleAfter <= 0 || millis <= 0 {
 		return m.combined
 	}
@@ -181,6 +189,7 @@ func (m *Marks) Snapshot() []Mark {
 
 // combine takes the least watermark of the splits that hold it back.
 func (m *Marks) combine() {
+	m.restored = false
 	least, holding := stream.MaxWatermark, false
 	for i := range m.splits {
 		if s := &m.splits[i]; !s.ended && !s.idle {

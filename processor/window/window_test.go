@@ -156,6 +156,28 @@ func TestOnlyTheEndOfTheSourceIsTheEndOfTime(t *testing.T) {
 	}
 }
 
+// The watermark is not that of the snapshot for ever when the split that held it back is gone.
+func TestASplitThatIsGoneAfterARestartHoldsNothingBack(t *testing.T) {
+	a, b := stream.Split{ID: "a"}, stream.Split{ID: "b"}
+	for name, next := range map[string]func(w *window.Marks) stream.Watermark{
+		"a batch": func(w *window.Marks) stream.Watermark { w.Heard(0, false); return w.Observe(0, 200) },
+		"silence": func(w *window.Marks) stream.Watermark { return w.Waited(-1, 0) + 100 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := window.Marks{}
+			w.Observe(w.Add(a), 50)
+			w.Observe(w.Add(b), 100)
+			w.Reset([]stream.Split{b}, w.Snapshot(), w.Combined())
+			if w.Combined() != 50 {
+				t.Errorf("watermark %d before anything has come, want 50", w.Combined())
+			}
+			if got := next(&w); got != 200 {
+				t.Errorf("watermark %d, want 200", got)
+			}
+		})
+	}
+}
+
 func TestMaxWatermarkIsNotKept(t *testing.T) {
 	w := window.Marks{}
 	w.Observe(w.Add(stream.Split{ID: "a"}), 100)
