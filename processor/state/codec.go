@@ -28,13 +28,13 @@ type Bound struct {
 
 // Encoder turns Windows into bytes and keeps its buffers from one time to the next.
 type Encoder[A any] struct {
-	refs    []ref[A]
+	refs    []oldRef[A]
 	counts  []int
 	out     Encoded
 	scratch []byte
 }
 
-type ref[A any] struct {
+type oldRef[A any] struct {
 	start int64
 	table *Table[A]
 	entry int32
@@ -60,14 +60,14 @@ func (e *Encoder[A]) Encode(w *Windows[A], groups uint32, put func(dst []byte, a
 		e.counts[g+1] += e.counts[g]
 	}
 	if cap(e.refs) < total {
-		e.refs = make([]ref[A], total)
+		e.refs = make([]oldRef[A], total)
 	}
 	e.refs = e.refs[:total]
 	for _, s := range starts {
 		t := w.tables[s]
 		for i := range t.entries {
 			g := Group(t.entries[i].hash, groups)
-			e.refs[e.counts[g]] = ref[A]{start: s, table: t, entry: int32(i)} // see Upsert
+			e.refs[e.counts[g]] = oldRef[A]{start: s, table: t, entry: int32(i)} // see Upsert
 			e.counts[g]++
 		}
 	}
@@ -83,15 +83,14 @@ func (e *Encoder[A]) Encode(w *Windows[A], groups uint32, put func(dst []byte, a
 	return e.out
 }
 
-func (e *Encoder[A]) group(g uint32, refs []ref[A], put func(dst []byte, acc *A) []byte) {
+func (e *Encoder[A]) group(g uint32, refs []oldRef[A], put func(dst []byte, acc *A) []byte) {
 	e.out.Groups = append(e.out.Groups, Bound{Group: g, Off: len(e.out.Bytes)})
 	b := binary.AppendUvarint(e.out.Bytes, uint64(g))
 	b = binary.AppendUvarint(b, uint64(len(refs)))
 	for _, r := range refs {
 		x := &r.table.entries[r.entry]
 		b = binary.AppendVarint(b, r.start)
-		b = binary.AppendUvarint(b, uint64(x.end-x.off)) // not negative
-		b = append(b, r.table.keys[x.off:x.end]...)
+		b = appendBytes(b, r.table.key(x))
 		e.scratch = put(e.scratch[:0], &x.acc)
 		b = binary.AppendUvarint(b, uint64(len(e.scratch)))
 		b = append(b, e.scratch...)

@@ -240,6 +240,7 @@ func (s *Sessions[A]) stretch(i int32, span Span) {
 
 func (s *Sessions[A]) remove(i int32) {
 	x := &s.slab[i]
+	s.track.touched = true
 	s.forget(x)
 	s.unlink(x)
 	s.unslot(i)

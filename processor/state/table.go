@@ -20,20 +20,26 @@ func Group(hash uint64, groups uint32) uint32 {
 }
 
 // Table holds one accumulator per key. It is not safe for concurrent use. Pointers to accumulators
-// are good until the next Upsert.
+// are good until the next Upsert, and only what Upsert returned may be changed: that is how the next
+// snapshot knows what has changed.
 type Table[A any] struct {
 	entries []entry[A]
 	keys    []byte  // the keys of all entries, one after the other
 	slots   []int32 // open addressing; index into entries plus 1, 0 is free
 	order   []int32
+	track   tableChanges
 }
 
 type entry[A any] struct {
 	hash uint64
 	off  int
-	end  int
+	size uint32 // of the key; its highest bit says that the entry is in the list of changes
+	next int32  // of the same key group; index into entries plus 1
 	acc  A
 }
+
+// marked is the highest bit of an entry's size: no key has 2 GiB.
+const marked = 1 << 31
 
 const minSlots = 64
 
@@ -44,8 +50,9 @@ func (t *Table[A]) Len() int { return len(t.entries) }
 // zero value. The key is copied.
 func (t *Table[A]) Upsert(hash uint64, key []byte) (acc *A, made bool) {
 	if len(t.entries)*4 >= len(t.slots)*3 {
-		t.grow()
+		t.grow(max(minSlots, len(t.slots)*2))
 	}
+	t.track.touched = true
 	mask := uint64(len(t.slots) - 1)
 	i := mix(hash) & mask
 	for {
@@ -54,16 +61,24 @@ func (t *Table[A]) Upsert(hash uint64, key []byte) (acc *A, made bool) {
 			break
 		}
 		e := &t.entries[s-1]
-		if e.hash == hash && bytes.Equal(t.keys[e.off:e.end], key) {
+		if e.hash == hash && bytes.Equal(t.key(e), key) {
+			if s <= t.track.settled && e.size&marked == 0 {
+				t.mark(s - 1)
+			}
 			return &e.acc, false
 		}
 		i = (i + 1) & mask
 	}
 	off := len(t.keys)
 	t.keys = append(t.keys, key...)
-	t.entries = append(t.entries, entry[A]{hash: hash, off: off, end: len(t.keys)})
+	t.entries = append(t.entries, entry[A]{hash: hash, off: off, size: uint32(len(key))})
 	t.slots[i] = int32(len(t.entries)) // 2^31 keys of one window do not fit into memory
 	return &t.entries[len(t.entries)-1].acc, true
+}
+
+func (t *Table[A]) key(e *entry[A]) []byte {
+	end := e.off + int(e.size&^marked)
+	return t.keys[e.off:end:end]
 }
 
 // Undo takes back the last Upsert, which made the key's accumulator.
@@ -87,7 +102,7 @@ func (t *Table[A]) Undo() {
 func (t *Table[A]) Each(f func(hash uint64, key []byte, acc *A) error) error {
 	for i := range t.entries {
 		e := &t.entries[i]
-		if err := f(e.hash, t.keys[e.off:e.end:e.end], &e.acc); err != nil {
+		if err := f(e.hash, t.key(e), &e.acc); err != nil {
 			return err
 		}
 	}
@@ -101,12 +116,11 @@ func (t *Table[A]) Sorted(f func(key []byte, acc *A) error) error {
 		t.order = append(t.order, int32(i)) // as in Upsert
 	}
 	slices.SortFunc(t.order, func(a, b int32) int {
-		x, y := &t.entries[a], &t.entries[b]
-		return bytes.Compare(t.keys[x.off:x.end], t.keys[y.off:y.end])
+		return bytes.Compare(t.key(&t.entries[a]), t.key(&t.entries[b]))
 	})
 	for _, i := range t.order {
 		e := &t.entries[i]
-		if err := f(t.keys[e.off:e.end:e.end], &e.acc); err != nil {
+		if err := f(t.key(e), &e.acc); err != nil {
 			return err
 		}
 	}
@@ -119,10 +133,10 @@ func (t *Table[A]) Clear() {
 	t.entries = t.entries[:0]
 	t.keys = t.keys[:0]
 	clear(t.slots)
+	t.track.reset()
 }
 
-func (t *Table[A]) grow() {
-	n := max(minSlots, len(t.slots)*2)
+func (t *Table[A]) grow(n int) {
 	t.slots = make([]int32, n)
 	mask := uint64(n - 1) // positive
 	for k := range t.entries {

@@ -13,6 +13,7 @@ type Windows[A any] struct {
 	// last is the window of the last At, since records of one window come together.
 	last      *Table[A]
 	lastStart int64
+	track     windowChanges
 }
 
 // At returns the table of a window and makes it if there is none.
@@ -59,6 +60,7 @@ func (w *Windows[A]) Drop(start int64) {
 	if t == nil {
 		return
 	}
+	w.dropped(start, t)
 	delete(w.tables, start)
 	if i, ok := slices.BinarySearch(w.starts, start); ok {
 		w.starts = slices.Delete(w.starts, i, i+1)
@@ -77,4 +79,5 @@ func (w *Windows[A]) Reset() {
 	for len(w.starts) > 0 {
 		w.Drop(w.starts[len(w.starts)-1])
 	}
+	w.track.reset()
 }
