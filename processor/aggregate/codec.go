@@ -2,29 +2,105 @@ package aggregate
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
+	"math"
 )
 
-// ErrOverflow says that a sum or a count does not fit into 64 bits.
-var ErrOverflow = errors.New("integer overflow")
+// reader takes an encoding apart. The first thing that is wrong stays in bad, and whatever is read
+// after it is zero.
+type reader struct {
+	rest []byte
+	bad  bool
+}
 
-var errAccumulator = errors.New("accumulator is damaged")
+func (r *reader) fail() { r.rest, r.bad = nil, true }
 
-// number encodes accumulators that are one integer.
-type number struct{}
-
-func (number) Encode(dst []byte, acc *int64) []byte { return binary.AppendVarint(dst, *acc) }
-
-func (number) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
-
-func addTo(acc *int64, v int64) error {
-	s := *acc + v
-	if (s > *acc) != (v > 0) && v != 0 {
-		return fmt.Errorf("%d + %d: %w", *acc, v, ErrOverflow)
+func (r *reader) byte() byte {
+	if len(r.rest) == 0 {
+		r.fail()
+		return 0
 	}
-	*acc = s
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
+}
+
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.rest)
+	if n <= 0 {
+		r.fail()
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+// count reads how many things of at least size bytes follow; more than can be there is damage, so
+// nobody reserves memory for what a damaged number says.
+func (r *reader) count(size int) int {
+	n := r.uvarint()
+	if n > uint64(len(r.rest)/size) { // never negative
+		r.fail()
+		return 0
+	}
+	return int(n) // at most the length of the input
+}
+
+// take returns the next n bytes, a part of the input.
+func (r *reader) take(n int) []byte {
+	if n > len(r.rest) {
+		r.fail()
+		return nil
+	}
+	b := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+// value reads what appendValue wrote.
+func (r *reader) value() []byte { return r.take(r.count(1)) }
+
+func (r *reader) word() uint64 {
+	b := r.take(8)
+	if b == nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// float reads a finite float.
+func (r *reader) float() float64 {
+	f := math.Float64frombits(r.word())
+	if !finite(f) {
+		r.fail()
+		return 0
+	}
+	return f
+}
+
+// end is the error of the whole; what is left over is damage too.
+func (r *reader) end() error {
+	if r.bad || len(r.rest) != 0 {
+		return errAccumulator
+	}
 	return nil
+}
+
+func appendValue(dst, v []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(v))), v...)
+}
+
+func appendFloat(dst []byte, f float64) []byte {
+	return binary.BigEndian.AppendUint64(dst, math.Float64bits(f))
 }
 
 func appendInts(dst []byte, values ...int64) []byte {
@@ -35,15 +111,9 @@ func appendInts(dst []byte, values ...int64) []byte {
 }
 
 func readInts(src []byte, values ...*int64) error {
+	r := reader{rest: src}
 	for _, v := range values {
-		x, n := binary.Varint(src)
-		if n <= 0 {
-			return errAccumulator
-		}
-		*v, src = x, src[n:]
+		*v = r.varint()
 	}
-	if len(src) != 0 {
-		return errAccumulator
-	}
-	return nil
+	return r.end()
 }

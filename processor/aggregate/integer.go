@@ -1,7 +1,9 @@
 package aggregate
 
 import (
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 )
 
@@ -11,12 +13,12 @@ func Count[T any]() Of[T, int64] { return count[T]{} }
 // Sum adds up a field. A sum that does not fit is ErrOverflow, never a wrong number.
 func Sum[T any](field func(rec *T) int64) Of[T, int64] { return sum[T]{field} }
 
-// Min keeps the least value of a field.
+// Min keeps the least value of a field; math.MaxInt64 of no records.
 func Min[T any](field func(rec *T) int64) Of[T, int64] {
 	return extreme[T]{"min", math.MaxInt64, field, func(a, b int64) bool { return b < a }}
 }
 
-// Max keeps the largest value of a field.
+// Max keeps the largest value of a field; math.MinInt64 of no records.
 func Max[T any](field func(rec *T) int64) Of[T, int64] {
 	return extreme[T]{"max", math.MinInt64, field, func(a, b int64) bool { return b > a }}
 }
@@ -52,6 +54,11 @@ func (count[T]) Init(acc *int64) { *acc = 0 }
 
 func (count[T]) Add(acc *int64, _ *T) error { return addTo(acc, 1) }
 
+func (c count[T]) Check(acc *int64, rec *T) error {
+	next := *acc
+	return c.Add(&next, rec)
+}
+
 func (count[T]) Merge(acc, other *int64) error { return addTo(acc, *other) }
 
 type sum[T any] struct{ field func(*T) int64 }
@@ -61,6 +68,11 @@ func (sum[T]) Name() string { return "sum" }
 func (sum[T]) Init(acc *int64) { *acc = 0 }
 
 func (s sum[T]) Add(acc *int64, rec *T) error { return addTo(acc, s.field(rec)) }
+
+func (s sum[T]) Check(acc *int64, rec *T) error {
+	next := *acc
+	return s.Add(&next, rec)
+}
 
 func (sum[T]) Merge(acc, other *int64) error { return addTo(acc, *other) }
 
@@ -86,6 +98,8 @@ func (e extreme[T]) Add(acc *int64, rec *T) error {
 	return nil
 }
 
+func (extreme[T]) Check(*int64, *T) error { return nil }
+
 func (e extreme[T]) Merge(acc, other *int64) error {
 	if e.better(*acc, *other) {
 		*acc = *other
@@ -104,6 +118,11 @@ func (avg[T]) Name() string { return "avg" }
 func (avg[T]) Init(acc *Mean) { *acc = Mean{} }
 
 func (a avg[T]) Add(acc *Mean, rec *T) error { return a.Merge(acc, &Mean{a.field(rec), 1}) }
+
+func (a avg[T]) Check(acc *Mean, rec *T) error {
+	next := *acc
+	return a.Add(&next, rec)
+}
 
 func (avg[T]) Merge(acc, other *Mean) error {
 	m := *acc
@@ -135,6 +154,11 @@ func (s summarize[T]) Add(acc *Summary, rec *T) error {
 	return nil
 }
 
+func (s summarize[T]) Check(acc *Summary, rec *T) error {
+	next := *acc
+	return s.Add(&next, rec)
+}
+
 func (summarize[T]) Merge(acc, other *Summary) error {
 	next := *acc
 	if err := errors.Join(addTo(&next.Sum, other.Sum), addTo(&next.Count, other.Count)); err != nil {
@@ -151,4 +175,20 @@ func (summarize[T]) Encode(dst []byte, acc *Summary) []byte {
 
 func (summarize[T]) Decode(src []byte, acc *Summary) error {
 	return readInts(src, &acc.Count, &acc.Sum, &acc.Min, &acc.Max)
+}
+
+// number encodes accumulators that are one integer.
+type number struct{}
+
+func (number) Encode(dst []byte, acc *int64) []byte { return binary.AppendVarint(dst, *acc) }
+
+func (number) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
+
+func addTo(acc *int64, v int64) error {
+	s := *acc + v
+	if (s > *acc) != (v > 0) && v != 0 {
+		return fmt.Errorf("%d + %d: %w", *acc, v, ErrOverflow)
+	}
+	*acc = s
+	return nil
 }

@@ -1,76 +1,225 @@
 package aggregate
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"math"
 	"testing"
 
 	"pgregory.net/rapid"
 )
 
-type reading struct{ value int64 }
+// reading is a record of tests: one field of each type.
+type reading struct {
+	at      int64
+	value   int64
+	float   float64
+	decimal Decimal
+	number  Number
+	text    string
+}
 
-func value(r *reading) int64 { return r.value }
+func at(r *reading) int64        { return r.at }
+func value(r *reading) int64     { return r.value }
+func float(r *reading) float64   { return r.float }
+func decimal(r *reading) Decimal { return r.decimal }
+func num(r *reading) Number      { return r.number }
 
-// TestAggregatesMergeAndSurviveASnapshot: an accumulator that was cut in two, or went through a
-// snapshot, is that of all records; after an error it is what it was.
-func TestAggregatesMergeAndSurviveASnapshot(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		values := rapid.SliceOf(rapid.OneOf(rapid.Int64Range(-100, 100), rapid.Int64())).Draw(t, "values")
-		cut := rapid.IntRange(0, len(values)).Draw(t, "cut")
-		laws(t, Count[reading](), values, cut)
-		laws(t, Sum(value), values, cut)
-		laws(t, Min(value), values, cut)
-		laws(t, Max(value), values, cut)
-		laws(t, Avg(value), values, cut)
-		laws(t, Summarize(value), values, cut)
+func text(dst []byte, r *reading) []byte { return append(dst, r.text...) }
+
+// subject is an aggregate without its type, for tables.
+type subject interface {
+	name() string
+	laws(t *rapid.T, records []reading, cut int)
+	decode(src []byte) ([]byte, error)
+	encodeAll(records []reading) ([]byte, error)
+}
+
+type subjectOf[A any] struct{ agg Of[reading, A] }
+
+func of[A any](agg Of[reading, A]) subject { return subjectOf[A]{agg} }
+
+// subjects are all aggregates.
+func subjects() []subject {
+	return []subject{
+		of(Count[reading]()), of(Sum(value)), of(Min(value)), of(Max(value)), of(Avg(value)), of(Summarize(value)),
+		of(SumFloat(float)), of(MinFloat(float)), of(MaxFloat(float)), of(AvgFloat(float)),
+		of(SumDecimal(decimal)), of(MinDecimal(decimal)), of(MaxDecimal(decimal)), of(AvgDecimal(decimal)),
+		of(SumNumber(num)), of(MinNumber(num)), of(MaxNumber(num)), of(AvgNumber(num)),
+	}
+}
+
+func readings() *rapid.Generator[[]reading] {
+	return rapid.Custom(func(t *rapid.T) []reading {
+		// Streams of one temper find more than records that have nothing in common.
+		ints := rapid.SampledFrom([]*rapid.Generator[int64]{rapid.Int64Range(-100, 100), rapid.Int64()}).Draw(t, "ints")
+		floats := rapid.SampledFrom([]*rapid.Generator[float64]{
+			rapid.Float64Range(-1000, 1000), rapid.Map(rapid.Uint64(), math.Float64frombits),
+			rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, -1, 1e300, -1e300, math.MaxFloat64, 5e-324, 0x1p53, 0x1p-53, math.NaN(), math.Inf(-1)}),
+		}).Draw(t, "floats")
+		kinds := rapid.SampledFrom([][]Kind{{KindInt}, {KindFloat}, {KindDecimal}, {KindInt, KindFloat}, {KindInt, KindDecimal}, {kindUnset, KindInt, KindFloat, KindDecimal}}).Draw(t, "kinds")
+		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) reading {
+			r := reading{
+				at: rapid.Int64Range(-3, 3).Draw(t, "at"), value: ints.Draw(t, "value"), float: floats.Draw(t, "float"),
+				decimal: decimals().Draw(t, "decimal"), text: rapid.StringN(0, 2, 4).Draw(t, "text"),
+			}
+			switch rapid.SampledFrom(kinds).Draw(t, "kind") {
+			case KindInt:
+				r.number = IntNumber(r.value)
+			case KindFloat:
+				r.number = FloatNumber(r.float)
+			case KindDecimal:
+				r.number = DecimalNumber(r.decimal)
+			case kindUnset:
+			}
+			return r
+		}), 0, 40).Draw(t, "records")
 	})
 }
 
-func laws[A comparable](t *rapid.T, agg Of[reading, A], values []int64, cut int) {
-	var whole, left, right, back A
-	agg.Init(&whole)
-	agg.Init(&left)
-	agg.Init(&right)
+func decimals() *rapid.Generator[Decimal] {
+	return rapid.Custom(func(t *rapid.T) Decimal {
+		d, err := ParseDecimal(rapid.StringMatching(`-?(0|[1-9][0-9]{0,4}|[0-9]{30,38})`).Draw(t, "digits"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.scale = uint8(rapid.SampledFrom([]int{0, 2, 2, 2, 3, 38}).Draw(t, "scale"))
+		return d
+	})
+}
+
+// TestAggregatesMergeAndSurviveASnapshot: an accumulator that was cut in two, or went through a
+// snapshot, is that of all records; after an error it is what it was; Check foretells Add.
+func TestAggregatesMergeAndSurviveASnapshot(t *testing.T) {
+	for _, s := range subjects() {
+		t.Run(s.name(), func(t *testing.T) {
+			rapid.Check(t, func(t *rapid.T) {
+				records := readings().Draw(t, "records")
+				s.laws(t, records, rapid.IntRange(0, len(records)).Draw(t, "cut"))
+			})
+		})
+	}
+}
+
+func (s subjectOf[A]) name() string { return s.agg.Name() }
+
+func (s subjectOf[A]) laws(t *rapid.T, records []reading, cut int) {
+	var whole, left, right A
+	s.agg.Init(&whole)
+	s.agg.Init(&left)
+	s.agg.Init(&right)
 	failed := false
-	for i, v := range values {
+	for i := range records {
 		part := &left
 		if i >= cut {
 			part = &right
 		}
-		for _, acc := range []*A{&whole, part} {
-			before := *acc
-			if err := agg.Add(acc, &reading{value: v}); err != nil {
-				failed = true
-				if !errors.Is(err, ErrOverflow) || *acc != before {
-					t.Fatalf("%s: %v left %v of %v", agg.Name(), err, *acc, before)
-				}
-			}
-		}
+		failed = !s.add(t, &whole, &records[i]) || failed
+		failed = !s.add(t, part, &records[i]) || failed
 	}
-	before := left
-	if err := agg.Merge(&left, &right); err != nil {
-		if !errors.Is(err, ErrOverflow) || left != before {
-			t.Fatalf("%s: %v left %v of %v", agg.Name(), err, left, before)
-		}
-		failed = true
+	s.survives(t, &whole)
+	before, other := s.agg.Encode(nil, &left), s.agg.Encode(nil, &right)
+	err := s.agg.Merge(&left, &right)
+	switch after := s.agg.Encode(nil, &left); {
+	case err != nil && (!known(err) || !bytes.Equal(after, before)):
+		t.Fatalf("merge: %v left %x of %x", err, after, before)
+	case !bytes.Equal(s.agg.Encode(nil, &right), other):
+		t.Fatalf("merge changed the other: %x of %x", s.agg.Encode(nil, &right), other)
+	case err == nil && !failed && !bytes.Equal(after, s.agg.Encode(nil, &whole)):
+		t.Fatalf("merged %x, whole %x", after, s.agg.Encode(nil, &whole))
 	}
-	if !failed && left != whole {
-		t.Fatalf("%s: merged %v, whole %v", agg.Name(), left, whole)
+	for i := range records[cut:] { // what was merged owns its memory
+		s.add(t, &left, &records[cut+i])
 	}
-	code := agg.Encode(nil, &whole)
-	if err := agg.Decode(code, &back); err != nil || back != whole {
-		t.Fatalf("%s: %v came back as %v, %v", agg.Name(), whole, back, err)
-	}
-	if err := agg.Decode(append(code, 0), &back); err == nil {
-		t.Fatalf("%s: a longer accumulator was taken", agg.Name())
-	}
-	if err := agg.Decode(code[:len(code)-1], &back); err == nil {
-		t.Fatalf("%s: a shorter accumulator was taken", agg.Name())
+	if !bytes.Equal(s.agg.Encode(nil, &right), other) {
+		t.Fatal("what was merged is shared")
 	}
 }
 
+// add adds a record and reports whether that went well.
+func (s subjectOf[A]) add(t *rapid.T, acc *A, rec *reading) bool {
+	before := s.agg.Encode(nil, acc)
+	checked := s.agg.(Checker[reading, A]).Check(acc, rec)
+	if after := s.agg.Encode(nil, acc); !bytes.Equal(after, before) {
+		t.Fatalf("Check left %x of %x", after, before)
+	}
+	err := s.agg.Add(acc, rec)
+	if fmt.Sprint(err) != fmt.Sprint(checked) {
+		t.Fatalf("Check said %v, Add %v", checked, err)
+	}
+	if err == nil {
+		return true
+	}
+	if after := s.agg.Encode(nil, acc); !known(err) || !bytes.Equal(after, before) {
+		t.Fatalf("%v left %x of %x", err, after, before)
+	}
+	return false
+}
+
+func (s subjectOf[A]) survives(t *rapid.T, acc *A) {
+	code := s.agg.Encode([]byte("before"), acc)
+	if !bytes.HasPrefix(code, []byte("before")) {
+		t.Fatalf("Encode did not append: %x", code)
+	}
+	code = code[len("before"):]
+	var back A
+	src := bytes.Clone(code)
+	if err := s.agg.Decode(src, &back); err != nil {
+		t.Fatalf("%x: %v", code, err)
+	}
+	clear(src) // nothing of it may be kept
+	if again := s.agg.Encode(nil, &back); !bytes.Equal(again, code) {
+		t.Fatalf("%x came back as %x", code, again)
+	}
+	if err := s.agg.Decode(append(code[:len(code):len(code)], 0), &back); err == nil {
+		t.Fatal("a longer accumulator was taken")
+	}
+	for n := range code {
+		if err := s.agg.Decode(code[:n], &back); err == nil && n > 0 {
+			t.Fatalf("%d bytes of %d were taken: %x", n, len(code), code)
+		}
+	}
+}
+
+func (s subjectOf[A]) decode(src []byte) ([]byte, error) {
+	var acc A
+	s.agg.Init(&acc)
+	if err := s.agg.Decode(src, &acc); err != nil {
+		return nil, err
+	}
+	return s.agg.Encode(nil, &acc), nil
+}
+
+func (s subjectOf[A]) encodeAll(records []reading) ([]byte, error) {
+	var acc A
+	s.agg.Init(&acc)
+	for i := range records {
+		if err := s.agg.Add(&acc, &records[i]); err != nil {
+			return nil, fmt.Errorf("record %d: %w", i, err)
+		}
+	}
+	return s.agg.Encode(nil, &acc), nil
+}
+
+// known reports whether a record, and not a mistake of ours, may be the reason.
+func known(err error) bool {
+	for _, k := range []error{ErrOverflow, ErrNotFinite, ErrMixed, ErrTooMany, ErrTooLong, errNoNumber} {
+		if errors.Is(err, k) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestMeansOfNothing(t *testing.T) {
-	if (Mean{}).Avg() != 0 || (Mean{Sum: 3, Count: 2}).Avg() != 1.5 || (Summary{Sum: 3, Count: 2}).Avg() != 1.5 {
+	if (Mean{}).Avg() != 0 || (Mean{Sum: 3, Count: 2}).Avg() != 1.5 || (Summary{Sum: 3, Count: 2}).Avg() != 1.5 || (FloatMean{}).Avg() != 0 {
 		t.Error("wrong mean")
+	}
+	if d, err := (DecimalMean{}).Avg(2); err != nil || d.String() != "0.00" {
+		t.Errorf("got %v, %v", d, err)
+	}
+	if n := (NumberMean{}).Avg(); n.Kind() != kindUnset {
+		t.Errorf("got %v", n)
 	}
 }
