@@ -188,3 +188,32 @@ func TestANoIsTold(t *testing.T) {
 		t.Errorf("%v, %v", err, sink.Committed())
 	}
 }
+
+// A record's slices are the caller's again when Write returns; headers too.
+func TestTheRecordingSinkKeepsNothingOfItsCaller(t *testing.T) {
+	sink := processortest.NewSink("one")
+	scope := processortest.NewScope(map[string]participant.Resource{"one": sink})
+	_, run, err := scope.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := run.Branch(t.Context(), "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := stream.Record{Key: []byte("k"), Value: []byte("v"), Headers: []stream.Header{{Key: "h", Value: []byte("x")}}}
+	if err := b.(processor.Writer).Write(t.Context(), []stream.Record{r}); err != nil {
+		t.Fatal(err)
+	}
+	r.Key[0], r.Value[0], r.Headers[0].Value[0] = '-', '-', '-'
+	if err := run.Vote(t.Context(), participant.Barrier{Generation: 1, N: 1}, participant.Contribution{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(scope.Decide(t.Context()), scope.Finish(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	got := sink.Committed()[0].Record
+	if string(got.Key) != "k" || string(got.Value) != "v" || string(got.Headers[0].Value) != "x" {
+		t.Errorf("committed %+v", got)
+	}
+}

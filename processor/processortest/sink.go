@@ -200,7 +200,7 @@ func (b *branch) Write(_ context.Context, records []stream.Record) error {
 		return err
 	}
 	for _, r := range records {
-		r.Key, r.Value, r.Headers = slices.Clone(r.Key), slices.Clone(r.Value), slices.Clone(r.Headers)
+		r.Key, r.Value, r.Headers = slices.Clone(r.Key), slices.Clone(r.Value), cloneHeaders(r.Headers)
 		b.records = append(b.records, r)
 	}
 	return nil

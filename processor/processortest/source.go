@@ -138,6 +138,9 @@ func (s *Source) poll() (*stream.Batch, <-chan struct{}, error) {
 		r := &s.batch.Records[i]
 		clear(r.Key)
 		clear(r.Value)
+		for _, h := range r.Headers {
+			clear(h.Value)
+		}
 		*r = stream.Record{Topic: "spoilt"}
 	}
 	var ready []string
@@ -169,7 +172,7 @@ func (s *Source) take(id string) *stream.Batch {
 		Next: stream.Position{Split: split, Offset: to, LeaderEpoch: -1},
 	}
 	for _, r := range log[at:to] {
-		r.Key, r.Value = slices.Clone(r.Key), slices.Clone(r.Value)
+		r.Key, r.Value, r.Headers = slices.Clone(r.Key), slices.Clone(r.Value), cloneHeaders(r.Headers)
 		s.batch.Records = append(s.batch.Records, r)
 	}
 	s.at[id] = to
@@ -194,4 +197,12 @@ func (s *Source) Close() error { return nil }
 func (s *Source) wake() {
 	close(s.more)
 	s.more = make(chan struct{})
+}
+
+func cloneHeaders(in []stream.Header) []stream.Header {
+	out := slices.Clone(in)
+	for i := range out {
+		out[i].Value = slices.Clone(out[i].Value)
+	}
+	return out
 }
