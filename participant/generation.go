@@ -407,8 +407,9 @@ func (g *generation) HasWork() {
 	if news {
 		g.note()
 	}
+	solo := g.set.solo
 	g.mu.Unlock()
-	if news {
+	if news && !solo { // one that times its own barriers need not tell anybody
 		g.m.kick()
 	}
 }

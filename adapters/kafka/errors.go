@@ -44,17 +44,23 @@ func classed(err error) error {
 // pause is a growing wait between tries.
 type pause struct {
 	next, most time.Duration
+	gently     bool // it grows by half, else it doubles
 }
 
-// short is for what is over in milliseconds, slow for what waits for a broker to move.
-func short() pause { return pause{500 * time.Microsecond, 20 * time.Millisecond} }
-func slow() pause  { return pause{20 * time.Millisecond, time.Second} }
+// short is for what is over in milliseconds and waited for by readers, slow for what waits for a
+// broker to move.
+func short() pause { return pause{next: 500 * time.Microsecond, most: 20 * time.Millisecond, gently: true} }
+func slow() pause  { return pause{next: 20 * time.Millisecond, most: time.Second} }
 
 // wait sleeps, longer each time, or returns the context's error.
 func (p *pause) wait(ctx context.Context) error {
 	t := time.NewTimer(p.next)
 	defer t.Stop()
-	p.next = min(p.next*2, p.most)
+	grown := p.next * 2
+	if p.gently {
+		grown = p.next * 3 / 2
+	}
+	p.next = min(grown, p.most)
 	select {
 	case <-t.C:
 		return nil

@@ -143,6 +143,9 @@ func (f *finish) end(ctx context.Context, commit bool) (participant.Proof, error
 			if commit {
 				v = participant.Committed
 			}
+			if err := markersTake(ctx); err != nil {
+				return participant.Proof{}, err
+			}
 			return f.prove(ctx, outcome{verdict: v, evidence: "EndTxn was answered well"})
 		case errors.Is(answer, kerr.ConcurrentTransactions):
 			// Some decision is being completed, not necessarily this one.
@@ -155,6 +158,15 @@ func (f *finish) end(ctx context.Context, commit bool) (participant.Proof, error
 			return participant.Proof{}, classed(fmt.Errorf("EndTxn: %w", answer))
 		}
 	}
+}
+
+// markersTake waits for as long as brokers need at least to write the markers after they have answered.
+func markersTake(ctx context.Context) error {
+	wait := pause{next: time.Millisecond}
+	if err := wait.wait(ctx); err != nil {
+		return fmt.Errorf("the markers are still being written: %w", err)
+	}
+	return nil
 }
 
 // endTxn sends one request, with the version class of the handle.

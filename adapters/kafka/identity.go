@@ -84,7 +84,7 @@ func (f *finish) replaced(ctx context.Context, topics map[string]topicInfo) (str
 	lost := f.missing(topics)
 	for round := 0; lost != "" && round < 2; round++ {
 		if round > 0 {
-			pause := pause{leaderWait, leaderWait}
+			pause := pause{next: leaderWait, most: leaderWait}
 			if err := pause.wait(ctx); err != nil {
 				return "", err
 			}

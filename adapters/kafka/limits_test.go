@@ -121,3 +121,25 @@ func TestBufferWaitsForRoomAndCanBeCancelled(t *testing.T) {
 	r.commit(s, h, participant.Committed)
 	r.sees(100)
 }
+
+// The witness is written beside the records. When none of them is accepted, it alone is in the transaction, which
+// the client has not begun by itself; left open it would go on with the next branch, by a clock that started long before.
+func TestE3_WitnessOfABranchWithoutRecordsIsRolledBack(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	b := r.begin(s, branchName(1, 1), 0)
+	if err := b.Write(t.Context(), []stream.Record{{Value: make([]byte, 3<<20)}}); err != nil { // not even sent
+		t.Fatal(err)
+	}
+	v, err := b.Prepare(t.Context())
+	if err != nil || v.Kind != participant.No {
+		t.Fatalf("prepare: %+v, %v; want no", v, err)
+	}
+	listed, err := s.List(t.Context(), opening(1).Namespace)
+	if err != nil || len(listed) != 0 {
+		t.Errorf("left open: %+v, %v; want nothing", listed, err)
+	}
+	h := r.prepared(s, branchName(1, 2), 1) // and the slot is good again
+	r.commit(s, h, participant.Committed)
+	r.sees(1)
+}

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -15,9 +16,9 @@ import (
 	"github.com/unisink/unisink/participant"
 )
 
-// Prepare flushes, puts the witness into the transaction, and looks whether the cluster shows
-// the transaction as it must be: ongoing, with our producer and every partition that we wrote
-// to, and a leader for each of them. Only then is the vote yes.
+// Prepare flushes, puts the witness into the transaction beside that, and looks then whether the
+// cluster shows the transaction as it must be: ongoing, with our producer and every partition that
+// we wrote to, and a leader for each of them. Only then is the vote yes.
 func (b *Branch) Prepare(ctx context.Context) (participant.Vote, error) {
 	work, leave, err := b.enter(ctx)
 	if err != nil {
@@ -88,17 +89,25 @@ func (b *Branch) fencedOr(ctx context.Context, no error) error {
 
 // prepare does the work of Prepare. No is why the vote must be no; err means try again.
 func (b *Branch) prepare(ctx context.Context) (made *body, deadline time.Time, no, err error) {
-	if err := b.slot.client.Flush(ctx); err != nil {
-		return nil, time.Time{}, nil, fmt.Errorf("flush: %w", context.Cause(ctx))
-	}
-	fault.Point("kafka/after-flush")
-	if no := b.got.complete(b.written); no != nil {
-		return nil, time.Time{}, no, nil
-	}
-	made = b.body()
 	wait := slow()
 	for {
-		deadline, err = b.ask(ctx, made)
+		asked := b.ask(ctx)
+		flushed := b.slot.client.Flush(ctx)
+		if flushed == nil {
+			fault.Point("kafka/after-flush")
+		}
+		got, err := asked()
+		if flushed != nil {
+			return nil, time.Time{}, nil, fmt.Errorf("flush: %w", context.Cause(ctx))
+		}
+		// A record that failed says more than what followed from it.
+		if no := b.got.complete(b.written); no != nil {
+			return nil, time.Time{}, no, nil
+		}
+		made = b.body()
+		if err == nil {
+			deadline, err = b.promise(ctx, made, got)
+		}
 		if isAny(err, kerr.UnknownTopicOrPartition, kerr.UnknownTopicID) {
 			if _, gone := b.t.sink.at.topics(ctx, b.t.cl, made.topicNames()...); gone != nil {
 				err = fmt.Errorf("what the branch wrote is gone: %w", gone)
@@ -113,58 +122,123 @@ func (b *Branch) prepare(ctx context.Context) (made *body, deadline time.Time, n
 	}
 }
 
-// ask writes the witness and asks all that a promise rests on: four questions and one write, of
-// which only the first question waits for the write.
-func (b *Branch) ask(ctx context.Context, made *body) (time.Time, error) {
-	var seen described
-	var topics map[string]topicInfo
-	var retained map[string]retention
+// answers are what a promise rests on besides the records and the transaction itself.
+type answers struct {
+	topics   map[string]topicInfo
+	retained map[string]retention
+}
+
+// ask begins what need not wait for the records: the witness is written, and three questions are asked.
+// What it returns waits for the end of all that, and must be called.
+func (b *Branch) ask(ctx context.Context) func() (answers, error) {
+	var got answers
+	names := slices.Sorted(maps.Keys(b.tally.topics))
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { // the transaction is described with its witness in it
-		if err := testify(gctx, b.t.cl, made, b.name.N); err != nil {
-			return err
-		}
-		fault.Point("kafka/after-witness")
-		d, err := describe(gctx, b.t.cl, made.TxnID)
-		if err == nil && len(d) == 1 {
-			seen, err = d[0], d[0].err
-		}
+	if b.t.can.class == classNew {
+		g.Go(func() error { return b.testify(gctx) })
+	}
+	g.Go(func() (err error) {
+		got.topics, err = topicsOf(gctx, b.t.cl, names)
 		return err
 	})
 	g.Go(func() (err error) {
-		topics, err = leaders(gctx, b.t.cl, made)
-		for _, name := range made.topicNames() {
-			if t := topics[name]; err == nil && t.err != nil {
-				err = fmt.Errorf("topic %q: %w", name, t.err)
-			}
-		}
-		return err
-	})
-	g.Go(func() (err error) {
-		retained, err = b.t.sink.retention(gctx, b.t.cl, made)
+		got.retained, err = b.t.sink.retention(gctx, b.t.cl, names)
 		return err
 	})
 	g.Go(func() error { return b.t.standing(gctx) })
-	if err := g.Wait(); err != nil {
+	return func() (answers, error) {
+		err := g.Wait()
+		return got, err
+	}
+}
+
+// testify writes the witness. While the coordinator adds a partition to the transaction it takes no other.
+func (b *Branch) testify(ctx context.Context) error {
+	wait := short()
+	for {
+		err := testify(ctx, b.t.cl, b.identity(), b.name.N)
+		if err == nil {
+			fault.Point("kafka/after-witness")
+			return nil
+		}
+		if !isAny(err, kerr.ConcurrentTransactions, kerr.NetworkException) {
+			return err
+		}
+		if werr := wait.wait(ctx); werr != nil {
+			return fmt.Errorf("%w: %w", werr, err)
+		}
+	}
+}
+
+// topicsOf asks for the topics that were written to; one that cannot be told of is an error.
+func topicsOf(ctx context.Context, cl *kgo.Client, names []string) (map[string]topicInfo, error) {
+	_, topics, err := metadata(ctx, cl, names...)
+	if err != nil {
+		return nil, classed(fmt.Errorf("ask for the leaders of %v: %w", names, err))
+	}
+	for _, name := range names {
+		if t := topics[name]; t.err != nil {
+			return nil, fmt.Errorf("topic %q: %w", name, t.err)
+		}
+	}
+	return topics, nil
+}
+
+// promise looks, once records and witness are written, whether the cluster shows the transaction as it
+// must be, and says until when. It waits for partitions that have no leader: a commit whose marker finds none can
+// be torn for ever.
+func (b *Branch) promise(ctx context.Context, made *body, got answers) (time.Time, error) {
+	if b.t.can.class == classOld { // there the client adds partitions by requests of its own, one at a time
+		if err := b.testify(ctx); err != nil {
+			return time.Time{}, err
+		}
+	}
+	d, err := describe(ctx, b.t.cl, made.TxnID)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case len(d) != 1:
+		return time.Time{}, fmt.Errorf("describe %s: %d answers", made.TxnID, len(d))
+	case d[0].err != nil:
+		return time.Time{}, d[0].err
+	}
+	if err := made.confirm(d[0]); err != nil {
 		return time.Time{}, err
 	}
-	if err := made.confirm(seen); err != nil {
-		return time.Time{}, err
+	wait := slow()
+	for {
+		without := made.without(got.topics)
+		if without == "" {
+			break
+		}
+		if err := wait.wait(ctx); err != nil {
+			return time.Time{}, fmt.Errorf("%s has no leader: %w", without, err)
+		}
+		if got.topics, err = topicsOf(ctx, b.t.cl, made.topicNames()); err != nil {
+			return time.Time{}, err
+		}
 	}
 	for i := range made.Topics {
-		id := topics[made.Topics[i].Topic].id
+		id := got.topics[made.Topics[i].Topic].id
 		made.Topics[i].ID = id[:]
 	}
-	return b.deadline(retained)
+	return b.deadline(got.retained)
+}
+
+// identity names the transaction.
+func (b *Branch) identity() *body {
+	key := b.slot.key
+	return &body{
+		Cluster: b.t.can.cluster, TxnID: b.slot.id, PID: b.as.pid, Epoch: b.as.epoch, Class: b.t.can.class,
+		Branch: b.name.String(), Witness: &key,
+	}
 }
 
 // body names the transaction with what was acknowledged.
 func (b *Branch) body() *body {
-	key := b.slot.key
-	return &body{
-		Cluster: b.t.can.cluster, TxnID: b.slot.id, PID: b.as.pid, Epoch: b.as.epoch, Class: b.t.can.class,
-		Branch: b.name.String(), Witness: &key, Topics: b.got.topics(),
-	}
+	made := b.identity()
+	made.Topics = b.got.topics()
+	return made
 }
 
 // confirm compares the transaction as the cluster describes it with what was written, and takes
@@ -222,26 +296,8 @@ func (b *Branch) deadline(retained map[string]retention) (time.Time, error) {
 	return now.Add(left), nil
 }
 
-// leaders asks for the topics of a handle until each of its partitions has a leader: a commit
-// whose marker finds none can be torn for ever.
-func leaders(ctx context.Context, cl *kgo.Client, b *body) (map[string]topicInfo, error) {
-	wait := slow()
-	for {
-		topics, without, err := leadersNow(ctx, cl, b)
-		if err != nil {
-			return nil, err
-		}
-		if without == "" {
-			return topics, nil
-		}
-		if err := wait.wait(ctx); err != nil {
-			return nil, fmt.Errorf("%s has no leader: %w", without, err)
-		}
-	}
-}
-
-// leadersNow asks once, and names a partition that has no leader. A topic that is gone has none
-// to wait for.
+// leadersNow asks for the topics of a handle, and names a partition that has no leader. A topic that is
+// gone has none to wait for.
 func leadersNow(ctx context.Context, cl *kgo.Client, b *body) (topics map[string]topicInfo, without string, err error) {
 	names := b.topicNames()
 	if b.Offsets != nil {
@@ -253,29 +309,33 @@ func leadersNow(ctx context.Context, cl *kgo.Client, b *body) (topics map[string
 	if _, topics, err = metadata(ctx, cl, names...); err != nil {
 		return nil, "", classed(fmt.Errorf("ask for the leaders of %v: %w", names, err))
 	}
-	led := func(topic string, partition int32) {
+	return topics, b.without(topics), nil
+}
+
+// without names a partition of the handle that has no leader; "" if each that is known has one.
+func (b *body) without(topics map[string]topicInfo) (without string) {
+	b.places(func(topic string, partition int32) {
 		for _, p := range topics[topic].parts {
 			if p.number == partition && p.leader < 0 {
 				without = splitID(topic, partition)
 			}
 		}
-	}
-	b.places(led)
-	return topics, without, nil
+	})
+	return without
 }
 
-// retention tells how long the topics of a handle keep records, from memory where that is fresh.
-func (s *Sink) retention(ctx context.Context, cl *kgo.Client, b *body) (map[string]retention, error) {
-	out := make(map[string]retention, len(b.Topics))
+// retention tells how long topics keep records, from memory where that is fresh.
+func (s *Sink) retention(ctx context.Context, cl *kgo.Client, topics []string) (map[string]retention, error) {
+	out := make(map[string]retention, len(topics))
 	var ask []string
 	s.mu.Lock()
-	for _, t := range b.Topics {
-		r, ok := s.retained[t.Topic]
+	for _, topic := range topics {
+		r, ok := s.retained[topic]
 		if !ok || time.Since(r.at) > retentionAge {
-			ask = append(ask, t.Topic)
+			ask = append(ask, topic)
 			continue
 		}
-		out[t.Topic] = r
+		out[topic] = r
 	}
 	s.mu.Unlock()
 	if len(ask) == 0 {

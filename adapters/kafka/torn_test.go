@@ -108,7 +108,7 @@ func TestT1_CommitIsSentWithoutALeaderBeforeTheTimeoutAbortsIt(t *testing.T) {
 			t.Fatalf("commit: %v, want to be asked later", err)
 		}
 		waited++
-		pause := pause{20 * time.Millisecond, 20 * time.Millisecond}
+		pause := pause{next: 20 * time.Millisecond, most: 20 * time.Millisecond}
 		if err := pause.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
