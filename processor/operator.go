@@ -148,7 +148,7 @@ type windowOperator[T, A any] struct {
 	windows  window.Sliding
 	lateness window.Lateness
 	open     state.Windows[A]
-	encoder  state.Encoder[A]
+	view     state.Keyed
 	backup   backup[T, A]
 	touched  []touched[A] // used again for every record
 }
@@ -161,12 +161,14 @@ type touched[A any] struct {
 }
 
 func newWindowOperator[T, A any](w *Windowed[T, A], keyGroups uint32) *windowOperator[T, A] {
-	return &windowOperator[T, A]{
+	o := &windowOperator[T, A]{
 		windowing: newWindowing(w, keyGroups),
 		windows:   window.Sliding{Size: w.shape.size.Milliseconds(), Every: w.shape.every.Milliseconds()},
 		lateness:  window.Lateness{Allowed: w.lateness.Milliseconds()},
 		backup:    newBackup(w.agg),
 	}
+	o.view = state.OfWindows(&o.open, keyGroups, o.agg.Encode, o.agg.Decode)
+	return o
 }
 
 func (o *windowOperator[T, A]) reset(splits []stream.Split) {

@@ -14,26 +14,19 @@ import (
 type remembering interface {
 	// reset makes the operator new, for the splits that are read.
 	reset(splits []stream.Split)
-	// restore reads a snapshot into a new operator: what meta and keyed wrote.
-	restore(meta []byte, keyed [][]byte, splits []stream.Split) error
+	// restore reads what meta wrote into a new operator. What is keyed is put in behind it.
+	restore(meta []byte, splits []stream.Split) error
 	// meta appends the small part of a snapshot.
 	meta(dst []byte) []byte
-	// keyed is the other part, good until the next call.
-	keyed() state.Encoded
-	// changed reports whether keyed would differ from its last call.
-	changed() bool
+	// keyed is the other part, the same for as long as the operator lives; nil: there is none.
+	keyed() state.Keyed
 }
 
 // metaVersion is that of the small part of a snapshot. Version 2 has dead letters among the counters, and
 // the end through which windows are closed.
 const metaVersion = 2
 
-func (o *windowOperator[T, A]) changed() bool { return o.dirty }
-
-func (o *windowOperator[T, A]) keyed() state.Encoded {
-	o.dirty = false
-	return o.encoder.Encode(&o.open, o.keyGroups, o.agg.Encode)
-}
+func (o *windowOperator[T, A]) keyed() state.Keyed { return o.view }
 
 func (o *windowOperator[T, A]) meta(dst []byte) []byte {
 	return binary.AppendVarint(o.metaOfTime(dst), int64(o.lateness.Closed(o.settled)))
@@ -61,7 +54,7 @@ func (o *windowing[T, A]) metaOfTime(dst []byte) []byte {
 	return dst
 }
 
-func (o *windowOperator[T, A]) restore(meta []byte, keyed [][]byte, splits []stream.Split) error {
+func (o *windowOperator[T, A]) restore(meta []byte, splits []stream.Split) error {
 	o.reset(splits)
 	d := state.Decoder{Rest: meta}
 	version, err := o.restoreTime(&d, splits)
@@ -76,11 +69,6 @@ func (o *windowOperator[T, A]) restore(meta []byte, keyed [][]byte, splits []str
 		return d.Err
 	}
 	o.lateness.Reset(closed)
-	for _, k := range keyed {
-		if err := state.Decode(k, &o.open, o.keyGroups, o.agg.Decode); err != nil {
-			return err
-		}
-	}
 	return nil
 }
 

@@ -127,9 +127,7 @@ func (o *passOperator[T]) counts() Counters { return o.count }
 
 func (o *passOperator[T]) watermark() (stream.Watermark, int) { return stream.MinWatermark, 0 }
 
-func (o *passOperator[T]) changed() bool { return false }
-
-func (o *passOperator[T]) keyed() state.Encoded { return state.Encoded{} }
+func (o *passOperator[T]) keyed() state.Keyed { return nil }
 
 func (o *passOperator[T]) meta(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, metaVersion)
@@ -141,7 +139,7 @@ func (o *passOperator[T]) meta(dst []byte) []byte {
 	return dst
 }
 
-func (o *passOperator[T]) restore(meta []byte, _ [][]byte, splits []stream.Split) error {
+func (o *passOperator[T]) restore(meta []byte, splits []stream.Split) error {
 	o.reset(splits)
 	d := state.Decoder{Rest: meta}
 	version, err := metaVersionOf(&d)

@@ -124,7 +124,7 @@ func TestARecordThatCannotPassEndsTheGenerationWithItsPlace(t *testing.T) {
 func TestStateOfAWindowIsNoStateOfAPass(t *testing.T) {
 	meta := newWindowOperator(Tumbling(From("in", nil, decodeReading()).Key(byKey), 1000000, aggregate.Sum(value)), 8).meta(nil)
 	op := &passOperator[reading]{}
-	if err := op.restore(meta, nil, nil); !errors.Is(err, participant.ErrMisconfigured) {
+	if err := op.restore(meta, nil); !errors.Is(err, participant.ErrMisconfigured) {
 		t.Errorf("got %v, want misconfigured", err)
 	}
 }

@@ -44,10 +44,10 @@ type snapshotter struct {
 // take makes a snapshot for the epoch that the barrier ends. Parts in the store are durable on return.
 func (s *snapshotter) take(ctx context.Context, op operator, b participant.Barrier, limit int) ([]participant.StatePart, error) {
 	meta := op.meta(nil)
-	if len(s.stored) > 0 && !op.changed() {
+	keyed, touched := s.encode(op.keyed())
+	if len(s.stored) > 0 && !touched {
 		return s.split(b, meta, limit)
 	}
-	keyed := op.keyed()
 	if len(keyed.Bytes) <= 16*limit { // compression hardly saves more
 		whole := s.first(b, meta, keyed.Bytes)
 		if len(whole.Body) <= limit {
@@ -64,6 +64,32 @@ func (s *snapshotter) take(ctx context.Context, op operator, b participant.Barri
 		return nil, err
 	}
 	return s.split(b, meta, limit)
+}
+
+type encoded struct {
+	Bytes  []byte
+	Groups []bound
+}
+
+type bound struct {
+	Group uint32
+	Off   int
+}
+
+func (s *snapshotter) encode(k state.Keyed) (out encoded, touched bool) {
+	if k == nil {
+		return out, false
+	}
+	size := k.Index()
+	for g, n := range size.Groups {
+		if n > 0 {
+			out.Groups = append(out.Groups, bound{uint32(g), len(out.Bytes)})
+			out.Bytes = binary.AppendUvarint(out.Bytes, uint64(g))
+			out.Bytes = k.AppendGroup(out.Bytes, uint32(g))
+		}
+	}
+	k.Settle()
+	return out, size.Touched
 }
 
 // split is the snapshot whose keyed state lies in the store.
@@ -89,7 +115,7 @@ func (s *snapshotter) first(b participant.Barrier, meta, keyed []byte) participa
 }
 
 // put writes the keyed state to the store, cut at key groups.
-func (s *snapshotter) put(ctx context.Context, b participant.Barrier, keyed state.Encoded) ([]participant.StatePart, error) {
+func (s *snapshotter) put(ctx context.Context, b participant.Barrier, keyed encoded) ([]participant.StatePart, error) {
 	var parts []participant.StatePart
 	groups := keyed.Groups
 	for len(groups) > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -84,7 +85,13 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 		if err != nil {
 			return err
 		}
-		if err := op.restore(meta, keyed, splits); err != nil {
+		err = op.restore(meta, splits)
+		for _, k := range keyed {
+			if err == nil {
+				err = state.DecodeWhole(k, t.p.settings.keyGroups, op.keyed())
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("state of operator %q at restore point %d.%d: %w", t.p.operatorID, r.RestoreGeneration, r.RestoreN, err)
 		}
 	}

@@ -5,127 +5,63 @@ import (
 	"fmt"
 )
 
-// The payload of keyed state, once for each key group that has something, ascending:
-//
-//	group, number of entries, then for each entry:
-//	    window start (zigzag), length and bytes of the key, length and bytes of the accumulator
-//
-// all numbers as varints.
-
-// Encoded is keyed state as bytes, cut at key groups.
-type Encoded struct {
-	// Bytes holds all groups one after the other; the caller's until the next Encode.
-	Bytes []byte
-	// Groups says where each group that has something begins.
-	Groups []Bound
-}
-
-// Bound is where a group begins in Encoded.Bytes.
-type Bound struct {
-	Group uint32
-	Off   int
-}
-
-// Encoder turns Windows into bytes and keeps its buffers from one time to the next.
-type Encoder[A any] struct {
-	refs    []oldRef[A]
-	counts  []int
-	out     Encoded
-	scratch []byte
-}
-
-type oldRef[A any] struct {
-	start int64
-	table *Table[A]
-	entry int32
-}
-
-// Encode writes all of w; put appends an accumulator to dst.
-func (e *Encoder[A]) Encode(w *Windows[A], groups uint32, put func(dst []byte, acc *A) []byte) Encoded {
-	starts := w.Starts()
-	// A counting sort by group: order within a group is by window, then as made.
-	if len(e.counts) != int(groups)+1 {
-		e.counts = make([]int, groups+1)
-	}
-	clear(e.counts)
-	total := 0
-	for _, s := range starts {
-		t := w.tables[s]
-		total += t.Len()
-		for i := range t.entries {
-			e.counts[Group(t.entries[i].hash, groups)+1]++
-		}
-	}
-	for g := range groups {
-		e.counts[g+1] += e.counts[g]
-	}
-	if cap(e.refs) < total {
-		e.refs = make([]oldRef[A], total)
-	}
-	e.refs = e.refs[:total]
-	for _, s := range starts {
-		t := w.tables[s]
-		for i := range t.entries {
-			g := Group(t.entries[i].hash, groups)
-			e.refs[e.counts[g]] = oldRef[A]{start: s, table: t, entry: int32(i)} // see Upsert
-			e.counts[g]++
-		}
-	}
-	e.out.Bytes, e.out.Groups = e.out.Bytes[:0], e.out.Groups[:0]
-	first := 0
-	for g := range groups { // counts[g] is now the end of group g
-		if n := e.counts[g] - first; n > 0 {
-			e.group(g, e.refs[first:first+n], put)
-		}
-		first = e.counts[g]
-	}
-	clear(e.refs) // no table is kept from here
-	return e.out
-}
-
-func (e *Encoder[A]) group(g uint32, refs []oldRef[A], put func(dst []byte, acc *A) []byte) {
-	e.out.Groups = append(e.out.Groups, Bound{Group: g, Off: len(e.out.Bytes)})
-	b := binary.AppendUvarint(e.out.Bytes, uint64(g))
-	b = binary.AppendUvarint(b, uint64(len(refs)))
-	for _, r := range refs {
-		x := &r.table.entries[r.entry]
-		b = binary.AppendVarint(b, r.start)
-		b = appendBytes(b, r.table.key(x))
-		e.scratch = put(e.scratch[:0], &x.acc)
-		b = binary.AppendUvarint(b, uint64(len(e.scratch)))
-		b = append(b, e.scratch...)
-	}
-	e.out.Bytes = b
-}
-
-// Decode adds what Encode wrote to w; get reads an accumulator. It refuses keys that do not belong
-// to their group, and keys that are there already.
-func Decode[A any](payload []byte, w *Windows[A], groups uint32, get func(src []byte, acc *A) error) error {
+// DecodeWhole puts groups that were written whole into a state that has none of their entries: for each
+// group its number (a varint), then what AppendGroup wrote. It refuses keys that do not belong to their
+// group.
+func DecodeWhole(payload []byte, groups uint32, into Restored) error {
 	d := Decoder{Rest: payload}
 	for len(d.Rest) > 0 && d.Err == nil {
-		g, n := d.Uvarint(), d.Uvarint()
+		g := d.Uvarint()
 		if d.Err == nil && g >= uint64(groups) {
 			return fmt.Errorf("%w: key group %d of %d", ErrFormat, g, groups)
 		}
-		for ; n > 0 && d.Err == nil; n-- {
-			start, key, acc := d.Varint(), d.Bytes(), d.Bytes()
-			if d.Err != nil {
-				break
-			}
-			hash := Hash(key)
-			if uint64(Group(hash, groups)) != g {
-				return fmt.Errorf("%w: key %q is not of group %d", ErrFormat, key, g)
-			}
-			slot, made := w.At(start).Upsert(hash, key)
-			if !made {
-				return fmt.Errorf("%w: key %q of window %d is there twice", ErrFormat, key, start)
-			}
-			if err := get(acc, slot); err != nil {
-				return fmt.Errorf("%w: accumulator of key %q: %w", ErrFormat, key, err)
-			}
-		}
+		d.entries(uint32(g), groups, into) // less than groups
 	}
 	return d.Err
+}
+
+// DecodeChanges applies what AppendChanges wrote for a group.
+func DecodeChanges(payload []byte, group, groups uint32, into Restored) error {
+	d := Decoder{Rest: payload}
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
+		start, key := d.Varint(), d.Bytes()
+		if hash, ok := d.ofGroup(key, group, groups); ok {
+			d.fail(into.Remove(start, hash, key), key)
+		}
+	}
+	d.entries(group, groups, into)
+	if d.Err == nil && len(d.Rest) > 0 {
+		return fmt.Errorf("%w: there is something behind the last entry of group %d", ErrFormat, group)
+	}
+	return d.Err
+}
+
+// entries reads what AppendGroup wrote.
+func (d *Decoder) entries(group, groups uint32, into Restored) {
+	for n := d.Uvarint(); n > 0 && d.Err == nil; n-- {
+		start, key, value := d.Varint(), d.Bytes(), d.Bytes()
+		if hash, ok := d.ofGroup(key, group, groups); ok {
+			d.fail(into.Put(start, hash, key, value), key)
+		}
+	}
+}
+
+// ofGroup hashes a key that must be of a group.
+func (d *Decoder) ofGroup(key []byte, group, groups uint32) (hash uint64, ok bool) {
+	if d.Err != nil {
+		return 0, false
+	}
+	hash = Hash(key)
+	if Group(hash, groups) != group {
+		d.Err = fmt.Errorf("%w: key %q is not of group %d", ErrFormat, key, group)
+	}
+	return hash, d.Err == nil
+}
+
+func (d *Decoder) fail(err error, key []byte) {
+	if err != nil {
+		d.Err = fmt.Errorf("%w: entry of key %q: %w", ErrFormat, key, err)
+	}
 }
 
 // Decoder reads varints and byte strings one after the other; the first error stays in Err, and

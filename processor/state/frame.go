@@ -11,14 +11,14 @@ import (
 	"github.com/unisink/unisink/internal/invariant"
 )
 
-// Kind says what a part is. Snapshots are whole today; changes on top of a base have their number reserved.
+// Kind says what a part is.
 type Kind uint8
 
 const (
 	kindUnset Kind = iota
 	// Base: the part is complete by itself.
 	Base
-	// Change: the part is to be read after the parts before it.
+	// Change: the part is to be read after the parts before it, which it names.
 	Change
 )
 
@@ -33,6 +33,8 @@ const (
 
 	// worthwhile is the size from which compression is tried, bytes.
 	worthwhile = 1 << 10
+	// compressWindow is how far back the compressor looks, and with it the memory that it needs, bytes.
+	compressWindow = 1 << 20
 	// maxPart bounds what a damaged length can make us allocate, bytes.
 	maxPart = 1 << 30
 )
@@ -49,21 +51,31 @@ type Framer struct {
 	decoder *zstd.Decoder
 }
 
-// Seal puts a payload into a frame, compressed where that saves something. The result is a slice of its own.
-func (f *Framer) Seal(kind Kind, payload []byte) []byte {
-	out := make([]byte, 0, len(payload)+16)
-	out = append(out, frameVersion, byte(kind), raw)
+// AppendSealed appends a payload in a frame to dst, compressed where that saves something.
+func (f *Framer) AppendSealed(dst []byte, kind Kind, payload []byte) ([]byte, error) {
+	if len(payload) > maxPart {
+		return nil, fmt.Errorf("%d bytes of one key group are too many for a part of the state, which holds %d; give the pipeline more key groups",
+			len(payload), maxPart)
+	}
+	begin := len(dst)
+	out := append(dst, frameVersion, byte(kind), raw)
 	out = binary.AppendUvarint(out, uint64(len(payload)))
 	head := len(out)
 	if len(payload) >= worthwhile {
-		out[2] = comp
+		out[begin+2] = comp
 		out = f.compressor().EncodeAll(payload, out)
 	}
-	if out[2] == raw || len(out)-head >= len(payload) {
-		out[2] = raw
+	if out[begin+2] == raw || len(out)-head >= len(payload) {
+		out[begin+2] = raw
 		out = append(out[:head], payload...)
 	}
-	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out, castagnoli))
+	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out[begin:], castagnoli)), nil
+}
+
+// Seal will go.
+func (f *Framer) Seal(kind Kind, payload []byte) []byte {
+	b, _ := f.AppendSealed(nil, kind, payload)
+	return b
 }
 
 // Open checks a frame and returns its payload, which may be a part of the frame.
@@ -110,7 +122,7 @@ func (f *Framer) compressor() *zstd.Encoder {
 	if f.encoder == nil {
 		var err error
 		f.encoder, err = zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-			zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false))
+			zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false), zstd.WithWindowSize(compressWindow))
 		invariant.Must(err == nil, "the options of the compressor are constant: %v", err)
 	}
 	return f.encoder
