@@ -47,6 +47,9 @@ func subjects() []subject {
 		of(SumFloat(float)), of(MinFloat(float)), of(MaxFloat(float)), of(AvgFloat(float)),
 		of(SumDecimal(decimal)), of(MinDecimal(decimal)), of(MaxDecimal(decimal)), of(AvgDecimal(decimal)),
 		of(SumNumber(num)), of(MinNumber(num)), of(MaxNumber(num)), of(AvgNumber(num)),
+		of(Distinct(5, text)), of(Distinct(100, text)), of(TopK(5, text)), of(TopK(100, text)),
+		of(Largest(3, value, text)), of(Largest[reading](1000, value, nil)), of(First(at, text)), of(Last(at, text)),
+		of(ApproxDistinct(0.1, text)), of(Quantiles(0.01, float)), of(Quantiles(0.5, float)),
 	}
 }
 
