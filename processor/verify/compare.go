@@ -1,198 +1,364 @@
 package verify
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
-// comparison holds the outputs of all sinks against what was recomputed.
+// comparison holds the results of all sinks against what was recomputed.
 type comparison struct {
-	e      *evaluator
-	report Report
-	// epochs says which epoch a result came from in the first sink that tells, to compare the others:
-	// one decision makes it visible in all of them.
-	epochs map[windowID]epoch
+	e       *evaluator
+	targets []*contents
+	// epochs says which epochs the results of a window came from in the first sink that tells, to compare
+	// the others: one decision makes a result visible in all of them.
+	epochs map[windowID]stamp
+	counts int // index of the fold that counts records, -1: none
 }
 
-type epoch struct {
-	generation, n uint64
-	sink          string
+type stamp struct {
+	epochs []Epoch
+	sink   string
 }
 
 // contents is what one sink holds.
 type contents struct {
-	sink *Sink
-	seen map[windowID]int
+	target *Target
+	given  map[windowID]*given
 	// early are results of windows that the watermark had not reached.
 	early []early
+	// within counts what the results say that lie within a session which cannot be known.
+	within map[windowID]int64
+	epochs map[Epoch]bool
+}
+
+// given is what a sink holds of one window.
+type given struct {
+	n      int
+	firsts int  // results that do not call themselves updates
+	told   bool // they say whether they are
+	epochs []Epoch
+	last   int // index of the result that judged is about
+	part   string
+	judged judgement
+	counts []int64 // what the results say, where updates are possible
 }
 
 type early struct {
-	id     windowID
-	fields map[string]any
-	output Output // without its slices
+	id    windowID
+	found Found
+	out   Output // without its slices
 }
 
-func (c *comparison) read(ctx context.Context, s *Sink) (*contents, error) {
-	in := &contents{sink: s, seen: make(map[windowID]int)}
-	return in, s.Reader.Read(ctx, func(o Output) error {
-		id, fields, torn := parse(s, &o)
-		if torn != "" {
-			c.report.Different = append(c.report.Different, Case{Sink: s.Name, Key: o.Place, Why: torn})
+// judgement is how a result fits what was recomputed.
+type judgement struct {
+	fit fit
+	why string
+}
+
+type fit uint8
+
+const (
+	fits fit = iota + 1
+	fitsPerhaps
+	fitsNot
+)
+
+func newComparison(e *evaluator) *comparison {
+	return &comparison{
+		e: e, epochs: map[windowID]stamp{},
+		counts: slices.IndexFunc(e.p.Folds, func(f Fold) bool { return f.Kind == Count }),
+	}
+}
+
+func (c *comparison) read(ctx context.Context, t *Target) error {
+	in := &contents{target: t, given: map[windowID]*given{}, within: map[windowID]int64{}, epochs: map[Epoch]bool{}}
+	c.targets = append(c.targets, in)
+	tick := c.e.ticker("sink " + t.Name)
+	return t.Reader.Read(ctx, func(o Output) error {
+		tick()
+		if c.e.beyond(t.Name, &o) {
 			return nil
 		}
-		in.seen[id]++
-		switch in.seen[id] {
-		case 1:
-			if c.e.windows[id] != nil && c.e.due(id) == mustNotFire {
-				o.Key, o.Value = nil, nil
-				in.early = append(in.early, early{id, fields, o})
-				return nil
-			}
-			c.result(s, id, fields, &o)
-		case 2:
-			c.report.Doubled = append(c.report.Doubled, c.label(s, id, "again at "+o.Place))
+		found, err := t.Find(&o)
+		if err != nil {
+			c.different(Case{Sink: t.Name, Key: o.Place, Why: err.Error()})
+			return nil
 		}
+		if at := (Epoch{o.Generation, o.N}); at.known() {
+			in.epochs[at] = true
+		}
+		id, why := c.identify(&found)
+		if why != "" {
+			c.different(c.label(in, id, found.End, why+", at "+o.Place))
+			return nil
+		}
+		w := c.e.windows[id]
+		if w != nil && c.e.due(w.end) == mustNotFire && c.e.job.Cut.Final {
+			o.Key, o.Value, o.Headers = nil, nil, nil
+			in.early = append(in.early, early{id, found, o})
+			return nil
+		}
+		c.result(in, id, &found, &o)
 		return nil
 	})
 }
 
-func (c *comparison) anyEarly(read []*contents) bool {
-	return slices.ContainsFunc(read, func(in *contents) bool { return len(in.early) > 0 })
+func (c *comparison) different(x Case) { c.e.report.Different = append(c.e.report.Different, x) }
+
+// identify fills in what the window's kind says of its start and end, and refuses what is no window.
+func (c *comparison) identify(f *Found) (windowID, string) {
+	e := c.e
+	if e.p.Window.Kind == Session {
+		switch { // by default it is of one record
+		case f.NoStart:
+			f.Start = f.End - e.gap
+		case f.NoEnd:
+			f.End = f.Start + e.gap
+		}
+		e.complete(f)
+		return windowID{f.Start, f.End, f.Key}, ""
+	}
+	switch {
+	case f.NoStart:
+		f.Start = f.End - e.size
+	case f.NoEnd:
+		f.End = f.Start + e.size
+	}
+	id := windowID{start: f.Start, key: f.Key}
+	if f.End != f.Start+e.size || floor(f.Start, e.every) != f.Start {
+		return id, "there is no such window"
+	}
+	return id, ""
 }
 
-// settle judges the early results of a sink, now that it is known whether the pipeline was drained,
-// and says what is missing.
-func (c *comparison) settle(in *contents) {
-	s := in.sink
-	for i := range in.early {
-		c.result(s, in.early[i].id, in.early[i].fields, &in.early[i].output)
+func (c *comparison) anyEarly() bool {
+	return slices.ContainsFunc(c.targets, func(in *contents) bool { return len(in.early) > 0 })
+}
+
+// result judges one output.
+func (c *comparison) result(in *contents, id windowID, f *Found, o *Output) {
+	w := c.e.windows[id]
+	if w == nil || c.e.p.Window.Kind == Session && w.unsure != "" {
+		if at, around := c.e.around(id); around != nil && around.unsure != "" {
+			in.within[at] += c.countOf(f)
+			in.given[at] = &given{n: 1}
+			return
+		}
 	}
-	for id, w := range c.e.windows {
-		if in.seen[id] > 0 {
+	if w == nil {
+		c.unexplained(in, id, f, o)
+		return
+	}
+	if c.e.p.Window.Kind == Session && c.e.job.Cut.Newest != nil && o.N == 0 && c.e.due(w.end) == mayFireLater {
+		c.e.undeterminable(c.label(in, id, f.End, "it fired behind the cut, at "+o.Place))
+		return
+	}
+	if c.e.due(w.end) == mustNotFire {
+		c.different(c.label(in, id, w.end, "it had not fired at the cut, and is there, at "+o.Place))
+		return
+	}
+	g := in.given[id]
+	if g == nil {
+		g = &given{}
+		in.given[id] = g
+	}
+	if g.n++; g.n > 1 && c.e.lateness == 0 {
+		if g.n == 2 {
+			c.e.report.Doubled = append(c.e.report.Doubled, c.label(in, id, w.end, "again at "+o.Place))
+		}
+		return
+	}
+	if !f.NoUpdate {
+		g.told = true
+		if !f.Update {
+			g.firsts++
+		}
+	}
+	j := c.judge(w, id, f, o)
+	if j.why != "" {
+		j.why += ", at " + o.Place
+	}
+	g.take(j, o)
+	if c.e.lateness > 0 && c.counts >= 0 {
+		g.counts = append(g.counts, c.countOf(f))
+	}
+}
+
+// take keeps the judgement of the last result. Of two of one epoch in different parts either may be the last.
+func (g *given) take(j judgement, o *Output) {
+	at := Epoch{o.Generation, o.N}
+	g.epochs = append(g.epochs, at)
+	newest := g.epochs[g.last]
+	switch {
+	case len(g.epochs) == 1:
+	case newest.after(at):
+		return
+	case newest == at && g.part != o.Part && g.judged.fit <= j.fit:
+		return
+	}
+	g.last, g.part, g.judged = len(g.epochs)-1, o.Part, j
+}
+
+// countOf is what a result says of its number of records, -1: nothing.
+func (c *comparison) countOf(f *Found) int64 {
+	if c.counts >= 0 {
+		if r, ok := rational(f.Values[c.counts]); ok && r.IsInt() && r.Num().IsInt64() {
+			return r.Num().Int64()
+		}
+	}
+	return -1
+}
+
+func (c *comparison) unexplained(in *contents, id windowID, f *Found, o *Output) {
+	why := "no record explains it"
+	if late := c.e.lateIn[id]; len(late) > 0 {
+		why = "it has only records that are in the late output, " + origins(late)
+	}
+	if c.e.p.Window.Kind == Session && c.e.job.Cut.Newest != nil && o.N == 0 && !f.NoEnd && c.e.due(f.End) != mustFire {
+		c.e.undeterminable(c.label(in, id, f.End, "it fired behind the cut, at "+o.Place))
+		return
+	}
+	c.different(c.label(in, id, f.End, why+", at "+o.Place))
+}
+
+func origins(list []*piece) string {
+	var b strings.Builder
+	for i, p := range list {
+		switch {
+		case i == 3:
+			fmt.Fprintf(&b, " and %d more", len(list)-i)
+			return b.String()
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(p.origin)
+	}
+	return b.String()
+}
+
+// judge compares a result with every content that its window may have had.
+func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement {
+	e := c.e
+	if slices.ContainsFunc(w.total.accs, refuses) {
+		return judgement{fitsPerhaps, "what of it can be added up depends on the order of its records"}
+	}
+	why := c.differs(&w.total, id, w.end, f)
+	if w.unsure != "" {
+		return judgement{fitsPerhaps, w.unsure}
+	}
+	// What is labelled with an epoch up to the cut holds nothing from behind the cut.
+	after := w.after
+	if e.job.Cut.Proven.known() && o.N != 0 {
+		after = nil
+	}
+	if len(w.maybe) == 0 && w.more == 0 {
+		if why != "" && len(after) > 0 {
+			why = c.behind(w, after, id, f)
+		}
+		if why != "" {
+			return c.wrong(w, id, f, why)
+		}
+		return judgement{fit: fits}
+	}
+	if n := c.countOf(f); n >= 0 && (n < int64(w.total.n) || n > int64(w.most()+len(after))) {
+		return judgement{fitsNot, fmt.Sprintf("it counts %d records, and must count from %d to %d", n, w.total.n, w.most())}
+	}
+	if w.more > 0 || len(after) > 0 || c.anyOf(w, id, f) {
+		return judgement{fitsPerhaps, mayBeLate}
+	}
+	return judgement{fitsNot, "no choice of the records that may have been late explains it; with all of them it " + c.differs(w.total.with(e.p.Folds, w.maybe...), id, w.end, f)}
+}
+
+// behind tries records from behind the cut: all of them, as they were added to a window that had not fired,
+// and with allowed lateness those up to some point.
+func (c *comparison) behind(w *want, after []*piece, id windowID, f *Found) string {
+	all := c.differs(w.total.with(c.e.p.Folds, after...), id, w.end, f)
+	if all == "" || c.e.lateness == 0 {
+		return all
+	}
+	if len(after) <= maxMaybe {
+		for mask := range 1 << len(after) {
+			if c.differs(w.total.with(c.e.p.Folds, chosen(after, mask)...), id, w.end, f) == "" {
+				return ""
+			}
+		}
+	}
+	return all
+}
+
+// anyOf tries every choice of the records that may be in a window.
+func (c *comparison) anyOf(w *want, id windowID, f *Found) bool {
+	for mask := range 1 << len(w.maybe) {
+		some := chosen(w.maybe, mask)
+		if w.total.n+len(some) > 0 && c.differs(w.total.with(c.e.p.Folds, some...), id, w.end, f) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+func chosen(list []*piece, mask int) (some []*piece) {
+	for i, p := range list {
+		if mask&(1<<i) != 0 {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+// wrong says how a result that cannot be right may have come about.
+func (c *comparison) wrong(w *want, id windowID, f *Found, why string) judgement {
+	if c.e.blind() {
+		if n := c.countOf(f); n > int64(w.most()) {
+			return judgement{fitsNot, why}
+		}
+		return judgement{fitsPerhaps, why + "; silent splits may have made records late"}
+	}
+	late := c.e.lateIn[id]
+	if len(late) > 0 && len(late) <= maxMaybe {
+		for mask := 1; mask < 1<<len(late); mask++ {
+			some := chosen(late, mask)
+			if c.differs(w.total.with(c.e.p.Folds, some...), id, w.end, f) == "" {
+				return judgement{fitsNot, why + "; it holds " + origins(some) + ", which the late output holds too"}
+			}
+		}
+	}
+	if n := c.countOf(f); n >= 0 && n < int64(w.total.n) {
+		why += fmt.Sprintf("; %d of its records are nowhere", int64(w.total.n)-n)
+	}
+	return judgement{fitsNot, why}
+}
+
+// differs returns how a result is not what a content makes, or "".
+func (c *comparison) differs(t *total, id windowID, end int64, f *Found) string {
+	for i := range t.accs {
+		is, there := f.Values[i]
+		if !there {
 			continue
 		}
-		switch d := c.e.due(id); {
-		case d == mustNotFire, d == mayFireLater:
-		case w.unsure != "":
-			c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, "it is not there; "+w.unsure))
-		case d == mayFire || c.e.p.Idle && len(c.e.splits) > 1:
-			c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, "it is not there; silent splits may have made it late"))
-		default:
-			c.report.Missing = append(c.report.Missing, c.label(s, id, "it is not there"))
+		if why := t.accs[i].differs(is); why != "" {
+			return string(c.e.p.Folds[i].Kind) + " " + why
 		}
 	}
-}
-
-// result judges the first output of a window.
-func (c *comparison) result(s *Sink, id windowID, fields map[string]any, o *Output) {
-	w := c.e.windows[id]
-	switch {
-	case w == nil:
-		c.report.Different = append(c.report.Different, c.label(s, id, "no record explains it, at "+o.Place))
-		return
-	case c.e.due(id) == mustNotFire:
-		c.report.Different = append(c.report.Different, c.label(s, id, "it had not fired at the cut, and is there, at "+o.Place))
-		return
-	case w.unsure != "":
-		c.report.Undeterminable = append(c.report.Undeterminable, c.label(s, id, w.unsure))
-		return
+	if f.Derived == nil {
+		return ""
 	}
-	if why := differs(s, w, fields); why != "" {
-		label := c.label(s, id, why+", at "+o.Place)
-		if c.e.p.Idle && len(c.e.splits) > 1 {
-			c.report.Undeterminable = append(c.report.Undeterminable, label)
-		} else {
-			c.report.Different = append(c.report.Different, label)
+	values := make([]any, len(t.accs))
+	for i, a := range t.accs {
+		v, ok := a.value()
+		if !ok {
+			v = Unknown{}
 		}
-		return
+		values[i] = v
 	}
-	c.together(s, id, o)
+	return f.Derived(id.key, id.start, end, values)
 }
 
-// differs returns how a result is not what it must be, or "".
-func differs(s *Sink, w *want, fields map[string]any) string {
-	for name, what := range s.Fields {
-		var should int64
-		switch what {
-		case Count:
-			should = w.count
-		case Sum:
-			should = w.sum
-		case Min:
-			should = w.min
-		case Max:
-			should = w.max
-		default:
-			return fmt.Sprintf("field %q: %q can't be recomputed", name, what)
-		}
-		switch is, err := integer(fields, name); {
-		case err != nil:
-			return err.Error()
-		case is != should:
-			return fmt.Sprintf("%s is %d, and must be %d", name, is, should)
-		}
-	}
-	return ""
-}
+// Unknown stands for an aggregate that has no one right value.
+type Unknown struct{}
 
-// together checks that a result is of the same epoch in all sinks.
-func (c *comparison) together(s *Sink, id windowID, o *Output) {
-	if o.N == 0 {
-		return
-	}
-	if c.epochs == nil {
-		c.epochs = make(map[windowID]epoch)
-	}
-	first, ok := c.epochs[id]
-	if !ok {
-		c.epochs[id] = epoch{o.Generation, o.N, s.Name}
-		return
-	}
-	if first.generation != o.Generation || first.n != o.N {
-		c.report.Different = append(c.report.Different, c.label(s, id, fmt.Sprintf("it is of epoch %d.%d, and of %d.%d in sink %q",
-			o.Generation, o.N, first.generation, first.n, first.sink)))
-	}
-}
-
-// parse reads whose result an output is; torn says why it is none.
-func parse(s *Sink, o *Output) (id windowID, fields map[string]any, torn string) {
-	fields, err := object(o.Value)
-	if err != nil {
-		return id, nil, err.Error()
-	}
-	if id.start, err = integer(fields, s.Start); err != nil {
-		return id, nil, err.Error()
-	}
-	id.key = string(o.Key)
-	if s.Key != "" {
-		if id.key, err = text(fields, s.Key); err != nil {
-			return id, nil, err.Error()
-		}
-	}
-	return id, fields, ""
-}
-
-func (c *comparison) label(s *Sink, id windowID, why string) Case {
-	return Case{Sink: s.Name, Key: id.key, Window: interval(id.start, c.e.size), Why: why}
-}
-
-func (c *comparison) finish() Report {
-	r := c.report
-	for _, list := range [][]Case{r.Missing, r.Doubled, r.Different, r.Undeterminable} {
-		slices.SortFunc(list, func(a, b Case) int {
-			return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Key, b.Key))
-		})
-	}
-	switch {
-	case len(r.Missing)+len(r.Doubled)+len(r.Different) > 0:
-		r.Verdict = Broken
-	case len(r.Undeterminable) > 0:
-		r.Verdict = Undeterminable
-	default:
-		r.Verdict = Clean
-	}
-	return r
+func (c *comparison) label(in *contents, id windowID, end int64, why string) Case {
+	return Case{Sink: in.target.Name, Key: id.key, Window: interval(id.start, end), Why: why}
 }

@@ -1,12 +1,11 @@
 package verify
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/unisink/unisink/processor/stream"
@@ -15,19 +14,37 @@ import (
 // windowID names a window of a key.
 type windowID struct {
 	start int64
-	key   string
+	// end of a session, else 0. Two sessions of a key may begin at the same time, if the first has fired
+	// before a record came that reaches back to its beginning.
+	end int64
+	key string
 }
 
 // want is what a window must hold.
 type want struct {
-	count, sum, min, max int64
-	// unsure says why the window cannot be known; "" if it can.
+	end   int64
+	total total // of the records up to the cut that are in it for certain
+	// maybe are records that may be in it or may have been late; further ones beyond maxMaybe are counted.
+	maybe []*piece
+	more  int
+	// after are records of it behind the cut.
+	after []*piece
+	// before counts the records that came before it fired, for certain.
+	before int
+	// unsure says why its content cannot be known at all; "": it can.
 	unsure string
 }
 
+// maxMaybe is of how many records it is tried out whether they are in a window.
+const maxMaybe = 8
+
+// most is how many records can be in it.
+func (w *want) most() int { return w.total.n + len(w.maybe) + w.more }
+
 // track is what is known of one split after a replay of its records so far.
 type track struct {
-	last progress
+	index int
+	last  progress
 	// cut is the progress at the cut, which stands before offset at.
 	cut   progress
 	at    int64
@@ -49,104 +66,283 @@ func (p progress) watermark(disorder int64) int64 {
 
 // evaluator replays the source, split by split.
 type evaluator struct {
-	p       Pipeline
-	size    int64
-	splits  map[stream.Split]*track
-	windows map[windowID]*want
-	unknown []Case
+	job *Job
+	p   *Plan
+	// In milliseconds.
+	size, every, gap, lateness, disorder int64
 
-	records, filtered, late, skipped int
+	splits   map[stream.Split]*track
+	windows  map[windowID]*want
+	sessions map[string]*sessions
+	// lateIn are the late records that the late output holds, by the windows they would have been in.
+	lateIn map[windowID][]*piece
+	// deadIn are dead letters that were fine but for what they were to be added to.
+	deadIn []*deadPiece
+
+	late, dead *side
+	passed     []*side
+	report     Report
+
 	// Windows that end at or before low have fired at the cut, those that end after high have not;
 	// those that end after newest had not fired when the newest epoch was decided.
 	low, high, newest int64
 }
 
-func newEvaluator(p Pipeline, cut Cut) *evaluator {
-	e := &evaluator{p: p, size: p.Window.Milliseconds(), splits: map[stream.Split]*track{}, windows: map[windowID]*want{}}
-	for _, at := range cut.Positions {
-		e.splits[at.Split] = &track{at: at.Offset, ended: slices.Contains(cut.Ended, at.Split)}
+func newEvaluator(j *Job) *evaluator {
+	e := &evaluator{
+		job: j, p: &j.Plan,
+		size: j.Plan.Window.Size.Milliseconds(), every: j.Plan.Window.Every.Milliseconds(), gap: j.Plan.Window.Gap.Milliseconds(),
+		lateness: j.Plan.Window.Lateness.Milliseconds(), disorder: j.Plan.Disorder.Milliseconds(),
+		splits: map[stream.Split]*track{}, windows: map[windowID]*want{}, sessions: map[string]*sessions{},
+		lateIn: map[windowID][]*piece{}, report: newReport(),
 	}
-	for _, at := range cut.Newest {
+	if j.Plan.Window.Kind == Tumbling {
+		e.every = e.size
+	}
+	for _, at := range j.Cut.Positions {
+		e.splits[at.Split] = &track{index: len(e.splits), at: at.Offset, ended: slices.Contains(j.Cut.Ended, at.Split)}
+	}
+	for _, at := range j.Cut.Newest {
 		if e.splits[at.Split] == nil { // new since the cut
-			e.splits[at.Split] = &track{}
+			e.splits[at.Split] = &track{index: len(e.splits)}
 		}
 	}
 	return e
 }
+
+// ordered: the order of all records is known, and with it what was late.
+func (e *evaluator) ordered() bool { return len(e.splits) == 1 }
+
+// loose: silent splits may have made any record late.
+func (e *evaluator) loose() bool { return e.p.Idle && !e.ordered() }
+
+// blind: what was late is neither known nor read.
+func (e *evaluator) blind() bool { return e.loose() && e.late == nil }
+
+func (e *evaluator) windowed() bool { return e.p.Window.Kind != NoWindow }
+
+// arrival is a record as it came.
+type arrival struct {
+	r      *stream.Record
+	origin string
+	seen   Seen
+	mark   int64 // the split's own watermark before it
+	split  int
+	inCut  bool
+}
+
+func (a *arrival) piece() *piece {
+	return &piece{split: a.split, at: a.seen.At, seq: a.r.Offset, origin: a.origin, values: a.seen.Values}
+}
+
+// Origin says where a record of a source stood.
+func Origin(r *stream.Record) string {
+	b := make([]byte, 0, len(r.Topic)+24)
+	b = append(append(b, r.Topic...), '/')
+	b = strconv.AppendInt(b, int64(r.Partition), 10)
+	return string(strconv.AppendInt(append(b, '/'), r.Offset, 10))
+}
+
+// maxEventTime is the event time from which on a record is bad.
+const maxEventTime = 1 << 60
 
 func (e *evaluator) record(split stream.Split, r *stream.Record) error {
 	t := e.splits[split]
 	if t == nil {
 		return fmt.Errorf("a record of split %q, which the cut does not name", split.ID)
 	}
-	if r.Offset < t.at {
-		e.records++
-		defer func() { t.cut = t.last }()
+	a := &arrival{r: r, origin: Origin(r), split: t.index, mark: t.last.watermark(e.disorder), inCut: r.Offset < t.at}
+	var err error
+	a.seen, err = e.p.Read(r)
+	if err == nil && a.seen.Timed && (a.seen.At <= -maxEventTime || a.seen.At >= maxEventTime) {
+		a.seen.Timed = false
+		err = fmt.Errorf("its event time %d ms is out of range", a.seen.At)
 	}
-	fields, at, err := e.decode(r)
-	if err != nil {
-		e.bad(r, err)
-		return nil
+	if err == nil && a.seen.Keep && e.windowed() {
+		err = e.accepts(a.seen.Values)
 	}
-	pass := e.p.Where == nil || e.p.Where(fields)
-	var key string
-	var value int64
-	if pass {
-		key, value, err = e.parts(r, fields)
-		if err != nil {
-			e.bad(r, err)
-			return nil
-		}
+	if a.inCut {
+		e.report.Records++
 	}
-	mark := t.last.watermark(e.p.Disorder.Milliseconds())
-	if pass || !e.p.WhereFirst {
-		if !t.last.spoken || at > t.last.newest {
-			t.last.newest = at
+	observed := err == nil
+	switch {
+	case err != nil:
+		e.bad(a, err)
+	case !a.seen.Keep:
+		e.filtered(a)
+	case !e.windowed():
+		e.passOn(a)
+	default:
+		observed = e.keyed(a)
+	}
+	if observed && a.seen.Timed {
+		if !t.last.spoken || a.seen.At > t.last.newest {
+			t.last.newest = a.seen.At
 		}
 		t.last.spoken = true
 	}
-	if !pass {
-		e.filtered++
-		return nil
+	if a.inCut {
+		t.cut = t.last
 	}
-	e.add(key, at, value, mark)
 	return nil
 }
 
-// add puts a record into its window, unless it came too late for certain.
-func (e *evaluator) add(key string, at, value, mark int64) {
-	id := windowID{start: floor(at, e.size), key: key}
-	behind := id.start+e.size <= mark
-	if behind && len(e.splits) == 1 && !e.p.Idle {
-		e.late++
-		return
+func (e *evaluator) accepts(values []any) error {
+	for i, f := range e.p.Folds {
+		var v any
+		if i < len(values) {
+			v = values[i]
+		}
+		if err := f.accepts(v); err != nil {
+			return fmt.Errorf("aggregate %d (%s): %w", i+1, f.Kind, err)
+		}
 	}
-	w := e.windows[id]
-	if w == nil {
-		w = &want{min: math.MaxInt64, max: math.MinInt64}
-		e.windows[id] = w
-	}
-	if behind {
-		w.unsure = "a record of it may have been late"
-	}
-	total := w.sum + value
-	if (value > 0 && total < w.sum) || (value < 0 && total > w.sum) {
-		w.unsure = "its sum overflows"
-	}
-	w.sum = total
-	w.count++
-	w.min, w.max = min(w.min, value), max(w.max, value)
+	return nil
 }
 
-// bad takes a record that cannot be decoded.
-func (e *evaluator) bad(r *stream.Record, err error) {
-	e.skipped++
-	if !e.p.SkipBad {
-		e.unknown = append(e.unknown, Case{
-			Key: fmt.Sprintf("%s/%d@%d", r.Topic, r.Partition, r.Offset),
-			Why: "the record can't be decoded, and the pipeline went past it: " + err.Error(),
-		})
+// filtered takes a record that is to be nowhere.
+func (e *evaluator) filtered(a *arrival) {
+	if a.inCut {
+		e.report.Filtered++
 	}
+	e.unwanted(a, "was filtered out", append(slices.Clone(e.passed), e.late, e.dead)...)
+}
+
+// bad takes a record that cannot be read, mapped, keyed or aggregated.
+func (e *evaluator) bad(a *arrival, err error) {
+	// It was late before it could be bad.
+	if a.seen.Timed && a.seen.Keep && e.windowed() && e.overFor(e.lastEnd(a.seen.At), a.mark) {
+		if e.late != nil && e.late.take(a.r, a.origin) != nil {
+			e.report.Late++
+			return
+		}
+		if e.late == nil && e.dead != nil && e.dead.has(a.r, a.origin) == nil {
+			e.report.Late++
+			return
+		}
+	}
+	e.unwanted(a, "can't be read: "+err.Error(), append(slices.Clone(e.passed), e.late)...)
+	switch e.p.OnBad {
+	case BadSkipped:
+		e.count(a, &e.report.Skipped)
+	case BadKept:
+		e.deadLetter(a, err)
+	default:
+		e.count(a, &e.report.Skipped)
+		e.undeterminable(Case{Key: a.origin, Why: "the record can't be decoded, and the pipeline went past it: " + err.Error()})
+	}
+}
+
+func (e *evaluator) count(a *arrival, n *int) {
+	if a.inCut {
+		*n++
+	}
+}
+
+func (e *evaluator) undeterminable(c Case) {
+	e.report.Undeterminable = append(e.report.Undeterminable, c)
+}
+
+// overFor reports whether a window that ends at end may have been closed when a record came before which
+// its split had come to mark.
+func (e *evaluator) overFor(end, mark int64) bool {
+	return e.fires(end)+e.lateness <= mark || e.loose()
+}
+
+// fires is the watermark at which a window with that end fires. A session takes records that touch its end,
+// so the watermark must be past it.
+func (e *evaluator) fires(end int64) int64 {
+	if e.p.Window.Kind == Session {
+		return end + 1
+	}
+	return end
+}
+
+func (e *evaluator) lastEnd(at int64) int64 {
+	if e.p.Window.Kind == Session {
+		return at + e.gap
+	}
+	return floor(at, e.every) + e.size
+}
+
+// keyed takes a record that goes into windows, unless it came too late. It reports whether the record
+// moved the watermark.
+func (e *evaluator) keyed(a *arrival) bool {
+	if e.dead != nil {
+		if x := e.dead.byOrigin[a.origin]; x != nil && a.inCut {
+			e.fineAndDead(a, x)
+			return false
+		}
+		e.unwanted(a, "is fine", e.dead)
+	}
+	if e.p.Window.Kind == Session {
+		e.inSession(a)
+		return true
+	}
+	end := e.lastEnd(a.seen.At)
+	over := e.overFor(end, a.mark)
+	if e.late == nil {
+		if over && e.ordered() {
+			e.count(a, &e.report.Late)
+			return true
+		}
+		e.place(a, false)
+		return true
+	}
+	switch {
+	case over && e.late.has(a.r, a.origin) != nil:
+		e.fromLate(a)
+	case !over && e.late.byOrigin[a.origin] != nil:
+		e.late.take(a.r, a.origin)
+		e.onTimeAndLate(a, end)
+	case over && e.ordered():
+		e.lostLate(a)
+	default:
+		e.unwanted(a, "was on time for certain", e.late)
+		e.place(a, true)
+	}
+	return true
+}
+
+// place adds a record to its windows. Counted: it is not late, so it is in one of them at least.
+func (e *evaluator) place(a *arrival, counted bool) {
+	p := a.piece()
+	last := floor(a.seen.At, e.every)
+	for start := last; start+e.size > a.seen.At; start -= e.every {
+		closed := e.overFor(start+e.size, a.mark) && !e.blind()
+		if closed && e.ordered() {
+			return // and so are all before it
+		}
+		w := e.at(windowID{start: start, key: a.seen.Key})
+		switch {
+		case !a.inCut:
+			w.after = append(w.after, p)
+		case closed && (!counted || start != last):
+			e.may(w, p)
+		default:
+			w.total.add(p)
+			if start+e.size > a.mark && !e.loose() {
+				w.before++
+			}
+		}
+	}
+}
+
+func (e *evaluator) may(w *want, p *piece) {
+	if len(w.maybe) < maxMaybe {
+		w.maybe = append(w.maybe, p)
+	} else {
+		w.more++
+	}
+}
+
+func (e *evaluator) at(id windowID) *want {
+	w := e.windows[id]
+	if w == nil {
+		w = &want{end: id.start + e.size, total: newTotal(e.p.Folds)}
+		e.windows[id] = w
+	}
+	return w
 }
 
 // close takes the watermark at the cut and at the newest epoch. Without idle splits it is known
@@ -163,7 +359,7 @@ func (e *evaluator) close(drained bool) {
 func (e *evaluator) bounds(of func(*track) progress) (low, high int64) {
 	slowest, fastest, going := int64(math.MaxInt64), int64(math.MinInt64), int64(math.MaxInt64)
 	for _, t := range e.splits {
-		mark := of(t).watermark(e.p.Disorder.Milliseconds())
+		mark := of(t).watermark(e.disorder)
 		slowest, fastest = min(slowest, mark), max(fastest, mark)
 		if !t.ended {
 			going = min(going, mark)
@@ -188,71 +384,16 @@ const (
 	mustNotFire
 )
 
-func (e *evaluator) due(id windowID) due {
-	switch end := id.start + e.size; {
-	case end <= e.low:
+func (e *evaluator) due(end int64) due {
+	switch at := e.fires(end); {
+	case at <= e.low:
 		return mustFire
-	case end <= e.high:
+	case at <= e.high:
 		return mayFire
-	case end <= e.newest:
+	case at <= e.newest:
 		return mayFireLater
 	}
 	return mustNotFire
-}
-
-func (e *evaluator) decode(r *stream.Record) (fields map[string]any, at int64, err error) {
-	if fields, err = object(r.Value); err != nil {
-		return nil, 0, err
-	}
-	at = r.Time
-	if e.p.EventTime != "" {
-		at, err = integer(fields, e.p.EventTime)
-	}
-	return fields, at, err
-}
-
-func (e *evaluator) parts(r *stream.Record, fields map[string]any) (key string, value int64, err error) {
-	key = string(r.Key)
-	if e.p.Key != "" {
-		if key, err = text(fields, e.p.Key); err != nil {
-			return "", 0, err
-		}
-	}
-	if e.p.Value != "" {
-		value, err = integer(fields, e.p.Value)
-	}
-	return key, value, err
-}
-
-func object(doc []byte) (map[string]any, error) {
-	d := json.NewDecoder(bytes.NewReader(doc))
-	d.UseNumber()
-	var fields map[string]any
-	if err := d.Decode(&fields); err != nil {
-		return nil, err
-	}
-	if fields == nil || d.More() {
-		return nil, errors.New("not one JSON object")
-	}
-	return fields, nil
-}
-
-func integer(fields map[string]any, name string) (int64, error) {
-	n, ok := fields[name].(json.Number)
-	if !ok {
-		return 0, fmt.Errorf("field %q is no number", name)
-	}
-	return n.Int64()
-}
-
-func text(fields map[string]any, name string) (string, error) {
-	switch v := fields[name].(type) {
-	case string:
-		return v, nil
-	case json.Number:
-		return v.String(), nil
-	}
-	return "", fmt.Errorf("field %q is no text", name)
 }
 
 func floor(at, size int64) int64 {
@@ -264,7 +405,54 @@ func floor(at, size int64) int64 {
 }
 
 // interval shows a window to people.
-func interval(start, size int64) string {
+func interval(start, end int64) string {
 	const form = "2006-01-02T15:04:05.000Z"
-	return time.UnixMilli(start).UTC().Format(form) + "/" + time.UnixMilli(start+size).UTC().Format(form)
+	return time.UnixMilli(start).UTC().Format(form) + "/" + time.UnixMilli(end).UTC().Format(form)
+}
+
+// check refuses a job that makes no sense.
+func (j *Job) check() error {
+	var errs []error
+	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	whole := func(what string, d time.Duration, least time.Duration) {
+		if d < least || d%time.Millisecond != 0 {
+			refuse("%s is %v; give whole milliseconds, at least %v", what, d, least)
+		}
+	}
+	w := j.Plan.Window
+	whole("the disorder", j.Plan.Disorder, 0)
+	whole("the allowed lateness", w.Lateness, 0)
+	switch w.Kind {
+	case NoWindow:
+	case Tumbling:
+		whole("window size", w.Size, time.Millisecond)
+	case Sliding:
+		whole("window size", w.Size, time.Millisecond)
+		whole("the time between windows", w.Every, time.Millisecond)
+		if w.Every > 0 && w.Size%w.Every != 0 {
+			refuse("window size %v is no multiple of %v", w.Size, w.Every)
+		}
+	case Session:
+		whole("session gap", w.Gap, time.Millisecond)
+		if w.Lateness != 0 {
+			refuse("sessions have no allowed lateness")
+		}
+	default:
+		refuse("there are no windows of kind %q", w.Kind)
+	}
+	if (w.Kind == NoWindow) != (len(j.Results) == 0) && len(j.Results) != 0 {
+		refuse("results without a window")
+	}
+	if w.Kind != NoWindow && len(j.Passed) != 0 {
+		refuse("records pass through a window")
+	}
+	for _, f := range j.Plan.Folds {
+		if err := f.check(); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if (j.Dead != nil) != (j.Plan.OnBad == BadKept) {
+		refuse("dead letters need an output, and only they have one")
+	}
+	return errors.Join(errs...)
 }

@@ -18,17 +18,128 @@ type SourceReader interface {
 
 // OutputReader reads what readers of a sink can see.
 type OutputReader interface {
-	// Read calls f with every committed result up to the cut.
+	// Read calls f with every committed record up to the cut; those of one Part in the order in which
+	// they stand there.
 	Read(ctx context.Context, f func(Output) error) error
 }
 
-// Output is one committed result as it stands in a sink. Its slices are the caller's until f returns.
+// Output is one committed record as it stands in a sink. Its slices are the caller's until f returns.
 type Output struct {
 	Key, Value []byte
+	Headers    []stream.Header
+	Time       int64 // Unix milliseconds; 0: the sink does not keep it
 	// Generation and N are the epoch that wrote it; zero: the sink does not tell.
 	Generation, N uint64
+	// Part is what is in order in itself: a partition, a directory.
+	Part string
 	// Place says where it stands, for people: "totals/2 offset 17".
 	Place string
+}
+
+// Plan says what a pipeline does, in plain functions.
+type Plan struct {
+	Window   Window
+	Disorder time.Duration
+	// Idle: silent splits may be left out of the watermark.
+	Idle bool
+	// Folds are the aggregates of the window.
+	Folds []Fold
+	// Read says what the pipeline makes of a record. An error: the record is bad; what is known of it
+	// then may be returned as well.
+	Read func(r *stream.Record) (Seen, error)
+	// OnBad says what became of bad records.
+	OnBad OnBad
+}
+
+// Seen is what a pipeline makes of one record before its window.
+type Seen struct {
+	// Keep: it goes on to the window or the sinks; else it is filtered out.
+	Keep bool
+	// Timed: the event time is known and moves the watermark, also when the record is filtered out.
+	Timed bool
+	At    int64 // event time, Unix milliseconds
+	Key   string
+	// Values are what the folds take, by their index: nil, bool, int64, float64, *big.Rat, string or []byte.
+	Values []any
+}
+
+// OnBad says what becomes of records that cannot be read, mapped, keyed or aggregated.
+type OnBad string
+
+// The ways to treat bad records.
+const (
+	BadFails   OnBad = "fail"
+	BadSkipped OnBad = "skip"
+	BadKept    OnBad = "dead_letter"
+)
+
+// WindowKind is how windows are laid over event time.
+type WindowKind string
+
+// The kinds of windows.
+const (
+	NoWindow WindowKind = "none" // records pass through
+	Tumbling WindowKind = "tumbling"
+	Sliding  WindowKind = "sliding"
+	Session  WindowKind = "session"
+)
+
+// Window of a pipeline.
+type Window struct {
+	Kind WindowKind
+	// Size of tumbling and sliding windows, Every of sliding ones, Gap of sessions.
+	Size, Every, Gap time.Duration
+	// Lateness: for how long after its end a window takes late records and sends its results again.
+	Lateness time.Duration
+}
+
+// Target is a sink of a window's results.
+type Target struct {
+	Name   string
+	Reader OutputReader
+	// Find reads whose result an output is. An error: it is none.
+	Find func(o *Output) (Found, error)
+}
+
+// Found is a result as it stands in a sink.
+type Found struct {
+	Key string
+	// Start and End of the window, Unix milliseconds; at least one is known.
+	Start, End       int64
+	NoStart, NoEnd   bool
+	Update, NoUpdate bool // Update is what it says; NoUpdate: it does not say
+	// Values by index of Folds; those that are not there are not compared.
+	Values map[int]any
+	// Derived compares what was computed from the aggregates, given by index of Folds, and returns how
+	// it differs, or "". Nil: nothing was.
+	Derived func(key string, start, end int64, values []any) string
+}
+
+// Copies is a sink that holds records of the source: those that passed through, late ones or dead letters.
+type Copies struct {
+	Name   string
+	Reader OutputReader
+	// Key, Headers and Time: the sink keeps them beside the value.
+	Key, Headers, Time bool
+	// Want is what must stand in the sink for a record; nil: the record as it is. It may share its slices.
+	Want func(r *stream.Record) (stream.Record, error)
+	// Form brings a value into the form in which values are compared; nil: as they are.
+	Form func(value []byte) []byte
+}
+
+// Job is one verification.
+type Job struct {
+	Plan   Plan
+	Source SourceReader
+	// Results are the sinks of a window, Passed those of a pipeline without one.
+	Results []Target
+	Passed  []Copies
+	// Late and Dead are the outputs for late records and dead letters; nil: there is none.
+	Late, Dead *Copies
+	Cut        Cut
+	// Progress is told, now and then and from the goroutine of Run, what is being read and how many
+	// records of it there were so far; nil: nobody asks.
+	Progress func(what string, records int)
 }
 
 // Cut is up to where to judge: the pipeline's last proven epoch.
@@ -40,6 +151,9 @@ type Cut struct {
 	// pipeline that goes on meanwhile: windows that fired between Positions and Newest may be there,
 	// and are judged if they are. Nil: nothing went on.
 	Newest []stream.Position
+	// Proven is the epoch of Positions, and Decided that of Newest. Outputs that tell their epoch are
+	// judged up to Proven; one that is newer than Decided must not be there. Zero: not known.
+	Proven, Decided Epoch
 	// Final: the epoch ended a stop or a drain, and nothing went on since. Which of the two is seen in
 	// the sinks: if one holds a window that the watermark had not reached, it was a drain, and then
 	// all must hold all. (A drain that lost every such window in every sink looks like a stop; who
@@ -53,127 +167,61 @@ type Cut struct {
 	Ended []stream.Split
 }
 
-// Pipeline says what the pipeline does, for records and results that are flat JSON objects.
-type Pipeline struct {
-	Window   time.Duration
-	Disorder time.Duration
-	// Idle: silent splits may be left out of the watermark.
-	Idle bool
-	// EventTime is the field with the event time, Unix milliseconds; "": the record's timestamp.
-	EventTime string
-	// Key is the field by which records are grouped; "": the record's key.
-	Key string
-	// Value is the field that is aggregated; "": none, records are counted only.
-	Value string
-	// Where keeps the records for which it is true; nil keeps all. Numbers are json.Number.
-	Where func(fields map[string]any) bool
-	// WhereFirst: records that are filtered out do not move the watermark.
-	WhereFirst bool
-	// SkipBad: records that cannot be decoded are skipped, not an error.
-	SkipBad bool
+// Epoch of a scope; zero: not known.
+type Epoch struct{ Generation, N uint64 }
+
+func (e Epoch) known() bool { return e.Generation != 0 }
+
+func (e Epoch) after(o Epoch) bool {
+	return e.Generation > o.Generation || e.Generation == o.Generation && e.N > o.N
 }
 
-// Aggregate is what a field of a result holds.
-type Aggregate string
+func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Generation, e.N) }
 
-// The aggregates that can be recomputed.
-const (
-	Count Aggregate = "count"
-	Sum   Aggregate = "sum"
-	Min   Aggregate = "min"
-	Max   Aggregate = "max"
-)
-
-// Sink says how to read the results of one sink.
-type Sink struct {
-	Name   string
-	Reader OutputReader
-	// Key is the field with the key; "": the output's key.
-	Key string
-	// Start is the field with the window's start, Unix milliseconds.
-	Start string
-	// Fields say what else a result holds.
-	Fields map[string]Aggregate
-}
-
-// Verdict of a Report.
-type Verdict string
-
-// The verdicts, from good to bad.
-const (
-	// Clean: every result is there once and is right.
-	Clean Verdict = "clean"
-	// Undeterminable: nothing is wrong for certain, and something cannot be known.
-	Undeterminable Verdict = "undeterminable"
-	// Broken: something is missing, doubled or different.
-	Broken Verdict = "broken"
-)
-
-// Case is one result that is not as it should be.
-type Case struct {
-	Sink   string `json:"sink"`
-	Key    string `json:"key"`
-	Window string `json:"window"`
-	// Why, for people.
-	Why string `json:"-"`
-}
-
-// Report is what Run found.
-type Report struct {
-	Verdict Verdict `json:"verdict"`
-	// Records of the source up to the cut.
-	Records int `json:"records"`
-	// Windows counts the results that every sink must hold: keys of fired windows.
-	Windows        int    `json:"windows"`
-	Missing        []Case `json:"missing"`
-	Doubled        []Case `json:"doubled"`
-	Different      []Case `json:"different"`
-	Undeterminable []Case `json:"undeterminable"`
-
-	// Filtered, Late and Skipped records are in no window; Open windows have not fired.
-	Filtered, Late, Skipped int `json:"-"`
-	Open                    int `json:"-"`
-}
-
-// Run recomputes and compares. An error says that something could not be read; the comparison's
-// outcome is in the report.
-func Run(ctx context.Context, p Pipeline, source SourceReader, sinks []Sink, cut Cut) (Report, error) {
-	if p.Window < time.Millisecond {
-		return Report{}, fmt.Errorf("verify: window size %v is less than a millisecond", p.Window)
+// Run recomputes and compares. An error says that something could not be read, or that the job makes no
+// sense; the comparison's outcome is in the report.
+func (j *Job) Run(ctx context.Context) (Report, error) {
+	if err := j.check(); err != nil {
+		return Report{}, fmt.Errorf("verify: %w", err)
 	}
-	e := newEvaluator(p, cut)
-	to := cut.Positions
-	if cut.Newest != nil {
-		to = cut.Newest
+	e := newEvaluator(j)
+	if err := e.readCopies(ctx); err != nil {
+		return Report{}, fmt.Errorf("verify: %w", err)
 	}
-	if err := source.Read(ctx, to, e.record); err != nil {
+	to := j.Cut.Positions
+	if j.Cut.Newest != nil {
+		to = j.Cut.Newest
+	}
+	tick := e.ticker("the source")
+	err := j.Source.Read(ctx, to, func(split stream.Split, r *stream.Record) error {
+		tick()
+		return e.record(split, r)
+	})
+	if err != nil {
 		return Report{}, fmt.Errorf("verify: read the source: %w", err)
 	}
-	e.close(cut.Drained)
-	c := comparison{e: e, report: Report{
-		Records: e.records, Filtered: e.filtered, Late: e.late, Skipped: e.skipped,
-		Missing: []Case{}, Doubled: []Case{}, Different: []Case{}, Undeterminable: []Case{},
-	}}
-	c.report.Undeterminable = append(c.report.Undeterminable, e.unknown...)
-	read := make([]*contents, len(sinks))
-	for i := range sinks {
-		var err error
-		if read[i], err = c.read(ctx, &sinks[i]); err != nil {
-			return Report{}, fmt.Errorf("verify: read sink %q: %w", sinks[i].Name, err)
+	e.close(j.Cut.Drained)
+	e.settleCopies()
+	c := newComparison(e)
+	for i := range j.Results {
+		if err := c.read(ctx, &j.Results[i]); err != nil {
+			return Report{}, fmt.Errorf("verify: read sink %q: %w", j.Results[i].Name, err)
 		}
 	}
-	if cut.Final && c.anyEarly(read) {
+	if j.Cut.Final && c.anyEarly() {
 		e.close(true)
 	}
-	for id := range e.windows {
-		if e.due(id) == mustFire {
-			c.report.Windows++
-		} else {
-			c.report.Open++
+	return c.finish(), nil
+}
+
+const tickEvery = 10_000
+
+// ticker returns a function that counts records and tells of them now and then.
+func (e *evaluator) ticker(what string) func() {
+	n := 0
+	return func() {
+		if n++; n%tickEvery == 0 && e.job.Progress != nil {
+			e.job.Progress(what, n)
 		}
 	}
-	for _, in := range read {
-		c.settle(in)
-	}
-	return c.finish(), nil
 }

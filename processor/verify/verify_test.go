@@ -177,7 +177,7 @@ func TestWhatMayHaveBeenLateIsNeverClean(t *testing.T) {
 func TestARecordThatCannotBeReadIsNeverClean(t *testing.T) {
 	s := script{"0": {order("ada", 100, 5), `{"customer":`, order("ada", 1000, 1)}}
 	out := sink("topic", outputs{total("ada", 0, 1, 5)})
-	if r := run(t, totals, s, s.cut(), out); r.Verdict != verify.Undeterminable || r.Undeterminable[0].Key != "orders/0@1" {
+	if r := run(t, totals, s, s.cut(), out); r.Verdict != verify.Undeterminable || r.Undeterminable[0].Key != "orders/0/1" {
 		t.Errorf("%+v", r)
 	}
 	skips := totals

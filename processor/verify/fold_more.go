@@ -1,0 +1,223 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+)
+
+// set counts different values: exactly, or, with a stated error, within six times that.
+type set struct {
+	stated float64
+	seen   map[string]struct{}
+}
+
+const sigmas = 6
+
+func (s *set) add(_ *piece, v any) { s.seen[canonical(v)] = struct{}{} }
+
+func (s *set) merge(o acc) {
+	for k := range o.(*set).seen {
+		s.seen[k] = struct{}{}
+	}
+}
+
+func (s *set) value() (any, bool) { return int64(len(s.seen)), s.stated == 0 }
+
+func (s *set) differs(is any) string {
+	n := float64(len(s.seen))
+	if s.stated == 0 {
+		return unlike(is, int64(len(s.seen)))
+	}
+	// A sketch is off by a few where there are few; half is for rounding.
+	if why := far(is, n, n*s.stated*sigmas+0.5); why != "" {
+		return fmt.Sprintf("%s within %.2g %%", why, 100*s.stated*sigmas)
+	}
+	return ""
+}
+
+// ranked is a quantile: a value with about q of all below it.
+type ranked struct {
+	q, stated float64
+	values    []float64
+	sorted    bool
+}
+
+func (r *ranked) add(_ *piece, v any) {
+	x, ok := rational(v)
+	if !ok {
+		return // accepts has refused it
+	}
+	f, _ := x.Float64()
+	r.values, r.sorted = append(r.values, f), false
+}
+
+func (r *ranked) merge(o acc) { r.values, r.sorted = append(r.values, o.(*ranked).values...), false }
+
+func (r *ranked) value() (any, bool) { return nil, false }
+
+// differs lets pass what is within the stated error of a value whose rank is right or is the next one, since
+// there are several ways to round a rank.
+func (r *ranked) differs(is any) string {
+	if len(r.values) == 0 {
+		return empty(is)
+	}
+	if !r.sorted {
+		slices.Sort(r.values)
+		r.sorted = true
+	}
+	rank := r.q * float64(len(r.values)-1)
+	low := r.values[max(0, int(math.Floor(rank))-1)]
+	high := r.values[min(len(r.values)-1, int(math.Ceil(rank))+1)]
+	x, ok := rational(is)
+	if text, isText := is.(string); isText {
+		x, ok = ratOf(text)
+	}
+	if !ok {
+		return must1(is, low)
+	}
+	f, _ := x.Float64()
+	from, to := low-math.Abs(low)*r.stated, high+math.Abs(high)*r.stated
+	const rounding = 1e-9
+	if f < from-math.Abs(from)*rounding || f > to+math.Abs(to)*rounding {
+		return fmt.Sprintf("is %v, and must be from %v to %v", f, from, to)
+	}
+	return ""
+}
+
+// edge is the first (sign -1) or last (sign 1) value by event time. Of records of one time that of
+// a split's first or last; which of several splits came first is not known, and any may stand there.
+type edge struct {
+	sign  int
+	at    int64
+	cands []cand
+}
+
+type cand struct {
+	split int
+	seq   int64
+	v     any
+}
+
+func (e *edge) add(p *piece, v any) { e.take(p.at, cand{p.split, p.seq, v}) }
+
+func (e *edge) take(at int64, c cand) {
+	ahead := (at > e.at && e.sign > 0) || (at < e.at && e.sign < 0)
+	switch {
+	case len(e.cands) == 0 || ahead:
+		e.at, e.cands = at, append(e.cands[:0], c)
+	case at == e.at:
+		i := slices.IndexFunc(e.cands, func(x cand) bool { return x.split == c.split })
+		switch {
+		case i < 0:
+			e.cands = append(e.cands, c)
+		case (c.seq > e.cands[i].seq) == (e.sign > 0):
+			e.cands[i] = c
+		}
+	}
+}
+
+func (e *edge) merge(other acc) {
+	o := other.(*edge)
+	for _, c := range o.cands {
+		e.take(o.at, c)
+	}
+}
+
+func (e *edge) value() (any, bool) {
+	if len(e.cands) != 1 {
+		return nil, false
+	}
+	return e.cands[0].v, true
+}
+
+func (e *edge) differs(is any) string {
+	if len(e.cands) == 0 {
+		return empty(is)
+	}
+	why := ""
+	for _, c := range e.cands {
+		if why = unlike(is, c.v); why == "" {
+			return ""
+		}
+	}
+	return why
+}
+
+// top holds the most frequent values.
+type top struct {
+	k      int
+	counts map[string]*tally
+}
+
+type tally struct {
+	v any
+	n int64
+}
+
+func (t *top) add(_ *piece, v any) { t.take(v, 1) }
+
+func (t *top) take(v any, n int64) {
+	k := canonical(v)
+	if t.counts[k] == nil {
+		t.counts[k] = &tally{v: v}
+	}
+	t.counts[k].n += n
+}
+
+func (t *top) merge(o acc) {
+	for _, x := range o.(*top).counts {
+		t.take(x.v, x.n)
+	}
+}
+
+func (t *top) value() (any, bool) { return nil, false }
+
+// differs takes a list of values, or of objects with a value and a count, the most frequent first. Of those
+// equally frequent any may stand there.
+func (t *top) differs(is any) string {
+	list, ok := is.([]any)
+	if !ok {
+		return "is " + shown(is) + ", and must be a list"
+	}
+	all := make([]*tally, 0, len(t.counts))
+	for _, x := range t.counts {
+		all = append(all, x)
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].n > all[j].n })
+	if want := min(t.k, len(all)); len(list) != want {
+		return fmt.Sprintf("has %d values, and must have %d", len(list), want)
+	}
+	seen := map[string]bool{}
+	for i, x := range list {
+		v, count := x, any(nil)
+		if o, is := x.(map[string]any); is {
+			v, count = o["value"], o["count"]
+		}
+		have := t.find(v)
+		switch {
+		case have == nil || seen[canonical(have.v)]:
+			return fmt.Sprintf("has %s at place %d, which is not there", shown(v), i+1)
+		case have.n != all[i].n:
+			return fmt.Sprintf("has %s at place %d, which came %d times, and must have one that came %d times", shown(v), i+1, have.n, all[i].n)
+		case count != nil && unlike(count, have.n) != "":
+			return fmt.Sprintf("counts %s %s times, and must %d times", shown(v), shown(count), have.n)
+		}
+		seen[canonical(have.v)] = true
+	}
+	return ""
+}
+
+func (t *top) find(v any) *tally {
+	if have := t.counts[canonical(v)]; have != nil {
+		return have
+	}
+	// A decimal is written as text.
+	if text, ok := v.(string); ok {
+		if r, ok := ratOf(text); ok {
+			return t.counts[canonical(r)]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,68 @@
+package verify
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Verdict of a Report.
+type Verdict string
+
+// The verdicts, from good to bad.
+const (
+	// Clean: every record is where it must be, and every result is there once and is right.
+	Clean Verdict = "clean"
+	// Undeterminable: nothing is wrong for certain, and something cannot be known.
+	Undeterminable Verdict = "undeterminable"
+	// Broken: something is missing, doubled or different.
+	Broken Verdict = "broken"
+)
+
+// Case is one result or record that is not as it should be.
+type Case struct {
+	Sink string `json:"sink"`
+	// Key of a result; of a record its place in the source, "orders/3/17".
+	Key string `json:"key"`
+	// Window of a result; empty for a record.
+	Window string `json:"window"`
+	// Why, for people.
+	Why string `json:"-"`
+}
+
+// Report is what Run found.
+type Report struct {
+	Verdict Verdict `json:"verdict"`
+	// Records of the source up to the cut.
+	Records int `json:"records"`
+	// Windows counts the windows, by key, that have fired and of which every sink must hold a result.
+	Windows        int    `json:"windows"`
+	Missing        []Case `json:"missing"`
+	Doubled        []Case `json:"doubled"`
+	Different      []Case `json:"different"`
+	Undeterminable []Case `json:"undeterminable"`
+
+	// Filtered, Late, Skipped, Dead and Passed records are in no window; Open windows have not fired.
+	Filtered, Late, Skipped, Dead, Passed int `json:"-"`
+	Open                                  int `json:"-"`
+}
+
+func newReport() Report {
+	return Report{Missing: []Case{}, Doubled: []Case{}, Different: []Case{}, Undeterminable: []Case{}}
+}
+
+// judge sorts the cases and gives the verdict.
+func (r *Report) judge() {
+	for _, list := range [][]Case{r.Missing, r.Doubled, r.Different, r.Undeterminable} {
+		slices.SortFunc(list, func(a, b Case) int {
+			return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Why, b.Why))
+		})
+	}
+	switch {
+	case len(r.Missing)+len(r.Doubled)+len(r.Different) > 0:
+		r.Verdict = Broken
+	case len(r.Undeterminable) > 0:
+		r.Verdict = Undeterminable
+	default:
+		r.Verdict = Clean
+	}
+}

@@ -1,0 +1,226 @@
+package verify
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"strconv"
+	"strings"
+)
+
+// rational returns a number as an exact one: an integer, a finite float, a decimal, or text that is one,
+// as JSON has it. Exponents are bounded, or a few bytes could ask for gigabytes.
+func rational(v any) (*big.Rat, bool) {
+	switch x := v.(type) {
+	case int64:
+		return new(big.Rat).SetInt64(x), true
+	case int:
+		return new(big.Rat).SetInt64(int64(x)), true
+	case float64:
+		if math.IsNaN(x) || math.IsInf(x, 0) {
+			return nil, false
+		}
+		return new(big.Rat).SetFloat64(x), true
+	case *big.Rat:
+		return x, true
+	case json.Number:
+		return ratOf(string(x))
+	}
+	return nil, false
+}
+
+const maxExponent = 400
+
+func ratOf(text string) (*big.Rat, bool) {
+	if len(text) > maxExponent || strings.ContainsAny(text, "/xXoObBpP_") {
+		return nil, false
+	}
+	if at := strings.IndexAny(text, "eE"); at >= 0 {
+		if e, err := strconv.Atoi(text[at+1:]); err != nil || e > maxExponent || e < -maxExponent {
+			return nil, false
+		}
+	}
+	return new(big.Rat).SetString(text)
+}
+
+// Decimal reads text as an exact number: digits with a point and a sign, or with an exponent.
+func Decimal(text string) (*big.Rat, bool) { return ratOf(text) }
+
+// order compares two values of one kind; numbers come before everything else.
+func order(a, b any) int {
+	x, isNumber := rational(a)
+	y, isOther := rational(b)
+	switch {
+	case isNumber && isOther:
+		return x.Cmp(y)
+	case isNumber:
+		return -1
+	case isOther:
+		return 1
+	}
+	return cmp.Compare(canonical(a), canonical(b))
+}
+
+// canonical is a value as text, the same for equal ones.
+func canonical(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "s" + x
+	case []byte:
+		return "s" + string(x)
+	case bool:
+		return strconv.FormatBool(x)
+	}
+	if r, ok := rational(v); ok {
+		return "n" + r.RatString()
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprintf("?%v", v)
+	}
+	return "j" + string(text)
+}
+
+// unlike says how a value is another than it must be, or "". A decimal may be text.
+func unlike(is, must any) string {
+	if r, number := rational(must); number {
+		if text, ok := is.(string); ok {
+			if d, ok := ratOf(text); ok && d.Cmp(r) == 0 {
+				return ""
+			}
+		} else if d, ok := rational(is); ok && d.Cmp(r) == 0 {
+			return ""
+		}
+		return must1(is, must)
+	}
+	if canonical(is) == canonical(must) {
+		return ""
+	}
+	return must1(is, must)
+}
+
+func must1(is, must any) string { return "is " + shown(is) + ", and must be " + shown(must) }
+
+func empty(is any) string {
+	if is == nil {
+		return ""
+	}
+	return "is " + shown(is) + ", and there is no value"
+}
+
+// far says that a float is further from what it must be than rounding explains, or "".
+func far(is any, must, slack float64) string {
+	var f float64
+	switch x := is.(type) {
+	case float64:
+		f = x
+	case int64:
+		f = float64(x)
+	case json.Number:
+		var err error
+		if f, err = x.Float64(); err != nil {
+			return must1(is, must)
+		}
+	default:
+		return must1(is, must)
+	}
+	if d := math.Abs(f - must); d <= slack || f == must {
+		return ""
+	}
+	return must1(is, must)
+}
+
+// roundedMean judges a mean of decimals, which has as many digits as were written.
+func roundedMean(is string, must *big.Rat) string {
+	d, ok := ratOf(is)
+	if !ok {
+		return must1(is, must)
+	}
+	digits := 0
+	if at := strings.IndexByte(is, '.'); at >= 0 {
+		digits = len(is) - at - 1
+	}
+	unit := new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
+	if off := new(big.Rat).Sub(d, must); off.Abs(off).Cmp(unit) < 0 {
+		return ""
+	}
+	return must1(is, must)
+}
+
+// shown shows a value to people.
+func shown(v any) string {
+	switch x := v.(type) {
+	case nil:
+		return "nothing"
+	case string:
+		return strconv.Quote(x)
+	case []byte:
+		return strconv.Quote(string(x))
+	case *big.Rat:
+		if x.IsInt() {
+			return x.Num().String()
+		}
+		return strings.TrimRight(x.FloatString(20), "0")
+	case json.Number, int64, int, float64, bool:
+		return fmt.Sprint(x)
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Sprint(v)
+	}
+	return string(text)
+}
+
+// Object reads one JSON object, numbers as json.Number.
+func Object(doc []byte) (map[string]any, error) {
+	d := json.NewDecoder(bytes.NewReader(doc))
+	d.UseNumber()
+	var fields map[string]any
+	if err := d.Decode(&fields); err != nil {
+		return nil, err
+	}
+	if fields == nil || d.More() {
+		return nil, errors.New("not one JSON object")
+	}
+	return fields, nil
+}
+
+// FormJSON brings a JSON document into one form: members sorted, numbers as they are worth. What is no JSON
+// stays as it is.
+func FormJSON(value []byte) []byte {
+	d := json.NewDecoder(bytes.NewReader(value))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil || d.More() {
+		return value
+	}
+	out, err := json.Marshal(plainNumbers(v))
+	if err != nil {
+		return value
+	}
+	return out
+}
+
+func plainNumbers(v any) any {
+	switch x := v.(type) {
+	case map[string]any:
+		for k, y := range x {
+			x[k] = plainNumbers(y)
+		}
+	case []any:
+		for i, y := range x {
+			x[i] = plainNumbers(y)
+		}
+	case json.Number:
+		if r, ok := ratOf(string(x)); ok {
+			return map[string]string{"": r.RatString()}
+		}
+	}
+	return v
+}
