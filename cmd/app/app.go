@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/cmd/adapters"
 )
 
 // version of the binary; release builds set it with -ldflags.
@@ -35,6 +37,8 @@ type RunContext struct {
 	TLS         *tls.Config
 	NoWait      bool
 	FromScratch bool
+	// Stay: a pipeline whose source has ended is not drained, and runs until it is stopped.
+	Stay bool
 	// AllowChanged: a changed specification is accepted.
 	AllowChanged bool
 	// AllowMoved: a source or sink may be another than the pipeline has used.
@@ -43,6 +47,15 @@ type RunContext struct {
 	Timeout time.Duration
 	Logger  *slog.Logger
 	Out     io.Writer
+	// Lookup finds environment variables; default os.LookupEnv.
+	Lookup func(name string) (string, bool)
+}
+
+func (rc RunContext) lookup() func(string) (string, bool) {
+	if rc.Lookup != nil {
+		return rc.Lookup
+	}
+	return os.LookupEnv
 }
 
 // Option of Main.
@@ -56,12 +69,14 @@ func WithOutput(out, err io.Writer) Option { return func(a *app) { a.out, a.err 
 
 type app struct {
 	pipelines []Pipeline
+	adapters  []Adapter
 	out, err  io.Writer
 }
 
-// Main runs the command line and returns the exit code. It prints one sentence for an error.
+// Main runs the command line and returns the exit code. It prints one sentence for an error, or one for
+// each mistake of a specification.
 func Main(ctx context.Context, args []string, opts ...Option) int {
-	a := &app{out: os.Stdout, err: os.Stderr}
+	a := &app{out: os.Stdout, err: os.Stderr, adapters: []Adapter{adapters.Kafka(), adapters.File()}}
 	for _, o := range opts {
 		o(a)
 	}
@@ -74,7 +89,7 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 		return int(CodeOK)
 	}
 	code := codeOf(err)
-	if text := sentence(err); text != "" {
+	for _, text := range sentences(err) {
 		fmt.Fprintln(a.err, "unisink: "+text)
 	}
 	return int(code)

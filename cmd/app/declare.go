@@ -1,17 +1,23 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
+	"github.com/unisink/unisink/cmd/adapters"
 	"github.com/unisink/unisink/cmd/orders"
 	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/participant"
@@ -35,7 +41,7 @@ func OrdersPipeline() Pipeline {
 			if err := checkOrders(ctx, cfg); err != nil {
 				return err
 			}
-			if err := examine(ctx, rc.Logger, orders.Doctor(cfg)); err != nil {
+			if err := adapters.Examine(ctx, rc.Logger, orders.Doctor(cfg)); err != nil {
 				return err
 			}
 			p, err := orders.New(cfg)
@@ -86,10 +92,13 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 	if err != nil {
 		return err
 	}
-	told, stop := context.WithCancel(ctx)
-	var waits sync.WaitGroup
-	waits.Go(func() { tellWaiting(told, rc.Logger, func() string { return m.Status().WaitingFor }) })
-	defer waits.Wait()
+	beside, stop := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	work.Go(func() { tellWaiting(beside, rc.Logger, func() string { return m.Status().WaitingFor }) })
+	if !rc.Stay {
+		work.Go(func() { drainAtEnd(beside, rc, spec.Name, p) })
+	}
+	defer work.Wait()
 	defer stop()
 	return m.Run(ctx)
 }
@@ -118,43 +127,181 @@ func tellWaiting(ctx context.Context, log *slog.Logger, waiting func() string) {
 	}
 }
 
-// declare makes the pipeline known. One that is known already is left as it is: its settings are
-// the operator's, and whether this specification fits is judged when the member attaches.
+// drainAtEnd drains the pipeline when its source has ended: what has been read to its end has nothing left
+// to wait for, and the process ends with everything proven. It asks until it is answered or ctx ends.
+func drainAtEnd(ctx context.Context, rc RunContext, name string, p *processor.Pipeline) {
+	const every = 200 * time.Millisecond
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for told := ""; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if !p.Status().Ended {
+			continue
+		}
+		switch err := drain(ctx, rc, name); {
+		case err == nil:
+			n := p.Counters()
+			rc.Logger.InfoContext(ctx, "the source has ended; the pipeline is drained, then this process ends",
+				slog.Uint64("records", n.Records), slog.Uint64("late", n.Late), slog.Uint64("filtered", n.Filtered), slog.Uint64("skipped", n.Skipped))
+			return
+		case ctx.Err() == nil && err.Error() != told:
+			told = err.Error()
+			rc.Logger.WarnContext(ctx, "the source has ended, and the pipeline could not be drained; trying again", slog.String("error", told))
+		}
+	}
+}
+
+// drain orders it, unless the pipeline is on its way to a stop already. Of a pipeline with several
+// shards one source does not speak for the others.
+func drain(ctx context.Context, rc RunContext, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(rc.Timeout, searchTime))
+	defer cancel()
+	cl, err := runClient(rc)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	known, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
+	if err != nil || known.GetPipeline().GetShards() > 1 || known.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_RUNNING {
+		return err
+	}
+	_, err = cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING})
+	return err
+}
+
+// runClient is the client that a running pipeline asks with; the caller closes it.
+func runClient(rc RunContext) (*participant.Client, error) {
+	cl, err := participant.NewClient(participant.ClientConfig{
+		Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "run", Logger: slog.New(slog.DiscardHandler), Patience: rc.Timeout * 9 / 10,
+	})
+	if err != nil {
+		return nil, usagef("%v", err)
+	}
+	return cl, nil
+}
+
+// declare makes the pipeline known. One that is known already is left as it is, unless a change is
+// allowed: its settings are the operator's, and another specification under its name may be a mistake.
 func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time.Duration) (err error) {
 	if rc.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, rc.Timeout)
 		defer cancel()
 	}
-	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "run", Logger: slog.New(slog.DiscardHandler), Patience: rc.Timeout * 9 / 10,
-	})
+	cl, err := runClient(rc)
 	if err != nil {
-		return usagef("%v", err)
-	}
-	defer func() { _ = cl.Close() }() // nothing is under way on it
-	known, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: spec.Name})
-	if err == nil && rc.NoWait && known.GetPipeline().GetDesired() == unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
-		return failf(CodeRefused, "it is stopped; `unisink pipeline start %s` lets it run", spec.Name)
-	}
-	if err == nil || status.Code(err) != codes.NotFound {
 		return err
 	}
-	req := &unisinkv1.PutPipelineRequest{Meta: cl.NewMeta(), Pipeline: &unisinkv1.Pipeline{
-		Name: spec.Name, Fingerprint: spec.Fingerprint, Shards: 1, KeyGroups: spec.KeyGroups,
+	defer func() { _ = cl.Close() }() // nothing is under way on it
+	r, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: spec.Name})
+	known := r.GetPipeline()
+	if err == nil && rc.NoWait && known.GetDesired() == unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
+		return failf(CodeRefused, "it is stopped; `unisink pipeline start %s` lets it run", spec.Name)
+	}
+	put := &unisinkv1.Pipeline{
+		Name: spec.Name, Fingerprint: spec.Fingerprint, Shards: 1, KeyGroups: spec.KeyGroups, Members: memberSpecs(spec),
 		Desired:  unisinkv1.DesiredState_DESIRED_STATE_RUNNING,
 		Settings: &unisinkv1.PipelineSettings{EpochIntervalMs: epoch.Milliseconds()},
-	}}
+	}
+	switch {
+	case err == nil:
+		change, needed, err := accept(ctx, rc, known, put)
+		if err != nil || !needed {
+			return err
+		}
+		put = change
+	case status.Code(err) != codes.NotFound:
+		return err
+	}
+	_, err = cl.Pipelines().PutPipeline(ctx, &unisinkv1.PutPipelineRequest{Meta: cl.NewMeta(), Pipeline: put})
+	if reason, _ := grpcerr.Reason(err); reason == grpcerr.Stale {
+		return nil // another process declared it in this moment
+	} else if reason == grpcerr.Busy {
+		return fmt.Errorf("%w; `unisink pipeline stop %s` first", err, spec.Name)
+	}
+	return err
+}
+
+func memberSpecs(spec processor.Spec) (out []*unisinkv1.MemberSpec) {
 	for _, m := range spec.Members {
 		w := &unisinkv1.MemberSpec{Name: m.Name, Source: m.Source}
 		for _, r := range m.Resources {
 			w.Resources = append(w.Resources, &unisinkv1.ResourceSpec{Name: r.Name, Kind: r.Kind})
 		}
-		req.Pipeline.Members = append(req.Pipeline.Members, w)
+		out = append(out, w)
 	}
-	_, err = cl.Pipelines().PutPipeline(ctx, req)
-	if reason, _ := grpcerr.Reason(err); reason == grpcerr.Stale {
-		return nil // another process declared it in this moment
+	return out
+}
+
+// accept compares what runs with what is known. Where they differ and that is allowed, it returns the
+// pipeline as it is to be declared; else an error that says what differs.
+func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline) (change *unisinkv1.Pipeline, needed bool, err error) {
+	if known.GetKeyGroups() != ours.GetKeyGroups() {
+		return nil, false, failf(CodeRefused, "it has %d key groups, as it was created, and this specification says %d; their number never changes", known.GetKeyGroups(), ours.GetKeyGroups())
 	}
-	return err
+	sinks := changedSinks(known, ours)
+	what := slices.Clone(sinks)
+	if len(sinks) == 0 && known.GetFingerprint() != "" && known.GetFingerprint() != ours.GetFingerprint() {
+		what = append(what, "its steps, its window or its aggregates are others")
+	}
+	if len(what) > 0 && !rc.AllowChanged {
+		return nil, false, failf(CodeRefused, "it was declared with another specification (%s); run that one, or accept the change with --allow-changed", strings.Join(what, ", "))
+	}
+	old, now := known.GetSettings().GetEpochIntervalMs(), ours.GetSettings().GetEpochIntervalMs()
+	epoch := fmt.Sprintf("the epoch is %s, it was %s", time.Duration(now)*time.Millisecond, time.Duration(old)*time.Millisecond)
+	if old != now && !rc.AllowChanged {
+		rc.Logger.WarnContext(ctx, "the pipeline keeps the epoch that it was declared with; --allow-changed accepts another", slog.String("difference", epoch))
+		return nil, false, nil
+	}
+	if old != now {
+		what = append(what, epoch)
+	}
+	if len(what) == 0 {
+		return nil, false, nil
+	}
+	rc.Logger.InfoContext(ctx, "a changed specification is accepted; state goes on where operators keep their ids",
+		slog.String("pipeline", known.GetName()), slog.String("changes", strings.Join(what, ", ")))
+	if len(sinks) == 0 && old == now {
+		return nil, false, nil // the coordinator takes the fingerprint over when the member attaches
+	}
+	change = proto.CloneOf(known)
+	change.Members, change.Fingerprint, change.Settings.EpochIntervalMs = ours.GetMembers(), ours.GetFingerprint(), now
+	return change, true, nil
+}
+
+// changedSinks says which sinks were added, removed, or are of another kind.
+func changedSinks(known, ours *unisinkv1.Pipeline) []string {
+	kinds := func(p *unisinkv1.Pipeline) map[string]string {
+		out := map[string]string{}
+		for _, m := range p.GetMembers() {
+			for _, r := range m.GetResources() {
+				name := r.GetName()
+				if len(p.GetMembers()) > 1 {
+					name = m.GetName() + "/" + name
+				}
+				out[name] = r.GetKind()
+			}
+		}
+		return out
+	}
+	was, is := kinds(known), kinds(ours)
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(is)) {
+		switch old, there := was[name]; {
+		case !there:
+			out = append(out, "sink "+name+" is new")
+		case old != is[name]:
+			out = append(out, fmt.Sprintf("sink %s is of kind %s, it was %s", name, is[name], old))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(was)) {
+		if _, there := is[name]; !there {
+			out = append(out, "sink "+name+" is gone")
+		}
+	}
+	return out
 }

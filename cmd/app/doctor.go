@@ -3,8 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -81,29 +79,4 @@ func unwell(found []kafka.Finding) int {
 		}
 	}
 	return n
-}
-
-// examineWait bounds the look at the brokers with which a pipeline starts.
-const examineWait = 5 * time.Second
-
-// examine looks at the brokers before a pipeline starts: it logs what may fail one day, and refuses what
-// cannot work. That the look itself failed is only logged: the pipeline will find out.
-func examine(ctx context.Context, log *slog.Logger, cfg kafka.DoctorConfig) error {
-	ctx, cancel := context.WithTimeout(ctx, examineWait)
-	defer cancel()
-	found, err := kafka.Examine(ctx, cfg)
-	if err != nil {
-		log.WarnContext(ctx, "brokers could not be examined", slog.String("error", err.Error()))
-		return nil
-	}
-	for _, f := range found {
-		if f.Severity == kafka.Warning {
-			log.WarnContext(ctx, "a setting of the brokers is risky", slog.String("subject", f.Subject), slog.String("setting", f.Setting),
-				slog.String("found", f.Found), slog.String("wanted", f.Wanted), slog.String("why", f.Why))
-		}
-	}
-	if err := kafka.Refuse(found); err != nil {
-		return fmt.Errorf("refused to start: %w", err)
-	}
-	return nil
 }

@@ -9,9 +9,11 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/unisink/unisink/cmd/adapters"
 	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/route"
+	"github.com/unisink/unisink/processor/spec"
 )
 
 // Code is the exit code of the command line.
@@ -67,7 +69,14 @@ func codeOf(err error) Code {
 	if code, known := reasonCodes[reason]; known {
 		return code
 	}
+	var mistakes spec.Mistakes
 	switch {
+	case errors.Is(err, adapters.ErrUnreachable):
+		return CodeNoLeader
+	case errors.Is(err, adapters.ErrNotFound):
+		return CodeNotFound
+	case errors.As(err, &mistakes):
+		return CodeUsage
 	case errors.Is(err, participant.ErrMemberAlive), errors.Is(err, participant.ErrFenced):
 		return CodeRefused
 	case errors.Is(err, participant.ErrMisconfigured):
@@ -93,6 +102,22 @@ func codeOf(err error) Code {
 	default:
 		return CodeFailed
 	}
+}
+
+// sentences are what a person reads of an error: one, or one for each mistake of a specification.
+func sentences(err error) []string {
+	var mistakes spec.Mistakes
+	if !errors.As(err, &mistakes) || len(mistakes) < 2 {
+		if text := sentence(err); text != "" {
+			return []string{text}
+		}
+		return nil
+	}
+	out := make([]string, len(mistakes))
+	for i := range mistakes {
+		out[i] = sentence(mistakes[i])
+	}
+	return out
 }
 
 // sentence is what a person reads of an error: one line, and a status's own words without gRPC's
