@@ -1,6 +1,10 @@
 package aggregate
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/unisink/unisink/processor/number"
+)
 
 // Of folds the records of one key in one window into an accumulator A. Its methods are called
 // from one goroutine.
@@ -36,9 +40,9 @@ type Validator interface {
 // What can be wrong with a record.
 var (
 	// ErrOverflow: a sum or a count does not fit into its type.
-	ErrOverflow = errors.New("overflow")
+	ErrOverflow = number.ErrOverflow
 	// ErrNotFinite: a float is NaN or infinite.
-	ErrNotFinite = errors.New("not a finite number")
+	ErrNotFinite = number.ErrNotFinite
 	// ErrMixed: a decimal came to floats, or a float to decimals.
 	ErrMixed = errors.New("decimals and floats are mixed")
 	// ErrTooMany: one accumulator would keep more than its stated limit.

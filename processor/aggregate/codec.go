@@ -3,6 +3,8 @@ package aggregate
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/unisink/unisink/processor/number"
 )
 
 // reader takes an encoding apart. The first thing that is wrong stays in bad, and whatever is read
@@ -85,6 +87,22 @@ func (r *reader) float() float64 {
 		return 0
 	}
 	return f
+}
+
+func (r *reader) decimal() number.Decimal {
+	d, rest, ok := number.DecodeDecimal(r.rest)
+	if r.rest = rest; !ok {
+		r.fail()
+	}
+	return d
+}
+
+func (r *reader) number() number.Number {
+	n, rest, ok := number.Decode(r.rest)
+	if r.rest = rest; !ok {
+		r.fail()
+	}
+	return n
 }
 
 // end is the error of the whole; what is left over is damage too.

@@ -1,148 +1,105 @@
 package aggregate
 
+import "github.com/unisink/unisink/processor/number"
+
 // SumDecimal adds up a field, exactly. A sum of more than 38 digits is ErrOverflow. It has as many digits
 // behind the point as the longest of the numbers.
-func SumDecimal[T any](field func(rec *T) Decimal) Of[T, Decimal] { return sumDecimal[T]{field} }
+func SumDecimal[T any](field func(rec *T) number.Decimal) Of[T, number.Decimal] {
+	return &plain[T, number.Decimal, number.Decimal]{
+		name: "sum_decimal", field: field,
+		add: addDecimal, merge: func(acc, other *number.Decimal) error { return addDecimal(acc, *other) },
+		encode: func(acc *number.Decimal, dst []byte) []byte { return acc.AppendBinary(dst) },
+		decode: func(acc *number.Decimal, r *reader) { *acc = r.decimal() },
+	}
+}
 
 // MinDecimal keeps the least value of a field; of equal ones the first.
-func MinDecimal[T any](field func(rec *T) Decimal) Of[T, DecimalExtreme] {
-	return extremeDecimal[T]{"min_decimal", -1, field}
+func MinDecimal[T any](field func(rec *T) number.Decimal) Of[T, DecimalExtreme] {
+	return extremeDecimalOf("min_decimal", -1, field)
 }
 
 // MaxDecimal keeps the largest value of a field; of equal ones the first.
-func MaxDecimal[T any](field func(rec *T) Decimal) Of[T, DecimalExtreme] {
-	return extremeDecimal[T]{"max_decimal", 1, field}
+func MaxDecimal[T any](field func(rec *T) number.Decimal) Of[T, DecimalExtreme] {
+	return extremeDecimalOf("max_decimal", 1, field)
 }
 
-// AvgDecimal keeps sum and count of a field, both exact; see [DecimalMean.Avg]. Errors are those of [SumDecimal].
-func AvgDecimal[T any](field func(rec *T) Decimal) Of[T, DecimalMean] { return avgDecimal[T]{field} }
+// extremeDecimalOf keeps what compares with what is there by sign.
+func extremeDecimalOf[T any](name string, sign int, field func(*T) number.Decimal) Of[T, DecimalExtreme] {
+	keep := func(acc *DecimalExtreme, v number.Decimal) error {
+		if !acc.Some || v.Cmp(acc.Value) == sign {
+			*acc = DecimalExtreme{v, true}
+		}
+		return nil
+	}
+	return &plain[T, number.Decimal, DecimalExtreme]{
+		name: name, field: field, add: keep,
+		merge: func(acc, other *DecimalExtreme) error {
+			if !other.Some {
+				return nil
+			}
+			return keep(acc, other.Value)
+		},
+		encode: (*DecimalExtreme).encode, decode: (*DecimalExtreme).decode,
+	}
+}
 
 // DecimalExtreme is the accumulator of MinDecimal and MaxDecimal. Some is false, and Value 0, of no records.
 type DecimalExtreme struct {
-	Value Decimal
+	Value number.Decimal
 	Some  bool
+}
+
+// encode writes nothing for no records.
+func (e *DecimalExtreme) encode(dst []byte) []byte {
+	if !e.Some {
+		return dst
+	}
+	return e.Value.AppendBinary(dst)
+}
+
+func (e *DecimalExtreme) decode(r *reader) {
+	if len(r.rest) > 0 {
+		e.Value = r.decimal()
+		e.Some = true
+	}
+}
+
+// AvgDecimal keeps sum and count of a field, both exact; see [DecimalMean.Avg]. Errors are those of [SumDecimal].
+func AvgDecimal[T any](field func(rec *T) number.Decimal) Of[T, DecimalMean] {
+	return &plain[T, number.Decimal, DecimalMean]{
+		name: "avg_decimal", field: field,
+		add: (*DecimalMean).add, merge: (*DecimalMean).merge, encode: (*DecimalMean).encode, decode: (*DecimalMean).decode,
+	}
 }
 
 // DecimalMean is the accumulator of AvgDecimal.
 type DecimalMean struct {
-	Sum   Decimal
+	Sum   number.Decimal
 	Count int64
 }
 
 // Avg is the mean, rounded half to even to scale digits behind the point; 0 of no records. ErrOverflow
 // if that takes more than 38 digits.
-func (m DecimalMean) Avg(scale int) (Decimal, error) { return m.Sum.Quo(max(m.Count, 1), scale) }
+func (m DecimalMean) Avg(scale int) (number.Decimal, error) { return m.Sum.Quo(max(m.Count, 1), scale) }
 
-type sumDecimal[T any] struct{ field func(*T) Decimal }
+func (m *DecimalMean) add(v number.Decimal) error { return m.merge(&DecimalMean{v, 1}) }
 
-func (sumDecimal[T]) Name() string { return "sum_decimal" }
-
-func (sumDecimal[T]) Init(acc *Decimal) { *acc = Decimal{} }
-
-func (s sumDecimal[T]) Add(acc *Decimal, rec *T) error {
-	v := s.field(rec)
-	return s.Merge(acc, &v)
+func (m *DecimalMean) merge(other *DecimalMean) error {
+	return counted(&m.Count, other.Count, func() error { return addDecimal(&m.Sum, other.Sum) })
 }
 
-func (s sumDecimal[T]) Check(acc *Decimal, rec *T) error {
-	_, err := acc.Add(s.field(rec))
+func (m *DecimalMean) encode(dst []byte) []byte { return m.Sum.AppendBinary(appendInts(dst, m.Count)) }
+
+func (m *DecimalMean) decode(r *reader) {
+	m.Count = r.varint()
+	m.Sum = r.decimal()
+}
+
+// addDecimal adds v. After an error acc is as it was.
+func addDecimal(acc *number.Decimal, v number.Decimal) error {
+	sum, err := acc.Add(v)
+	if err == nil {
+		*acc = sum
+	}
 	return err
-}
-
-func (sumDecimal[T]) Merge(acc, other *Decimal) error {
-	sum, err := acc.Add(*other)
-	if err != nil {
-		return err
-	}
-	*acc = sum
-	return nil
-}
-
-func (sumDecimal[T]) Encode(dst []byte, acc *Decimal) []byte { return acc.encode(dst) }
-
-func (sumDecimal[T]) Decode(src []byte, acc *Decimal) error {
-	r := reader{rest: src}
-	acc.decode(&r)
-	return r.end()
-}
-
-type extremeDecimal[T any] struct {
-	name  string
-	sign  int // of the comparison of what is better with what is there
-	field func(*T) Decimal
-}
-
-func (e extremeDecimal[T]) Name() string { return e.name }
-
-func (extremeDecimal[T]) Init(acc *DecimalExtreme) { *acc = DecimalExtreme{} }
-
-func (e extremeDecimal[T]) Add(acc *DecimalExtreme, rec *T) error {
-	return e.Merge(acc, &DecimalExtreme{e.field(rec), true})
-}
-
-func (extremeDecimal[T]) Check(*DecimalExtreme, *T) error { return nil }
-
-func (e extremeDecimal[T]) Merge(acc, other *DecimalExtreme) error {
-	if other.Some && (!acc.Some || other.Value.Cmp(acc.Value) == e.sign) {
-		*acc = *other
-	}
-	return nil
-}
-
-// Encode writes nothing for no records.
-func (extremeDecimal[T]) Encode(dst []byte, acc *DecimalExtreme) []byte {
-	if !acc.Some {
-		return dst
-	}
-	return acc.Value.encode(dst)
-}
-
-func (extremeDecimal[T]) Decode(src []byte, acc *DecimalExtreme) error {
-	*acc = DecimalExtreme{}
-	if len(src) == 0 {
-		return nil
-	}
-	r := reader{rest: src}
-	acc.Value.decode(&r)
-	acc.Some = true
-	return r.end()
-}
-
-type avgDecimal[T any] struct{ field func(*T) Decimal }
-
-func (avgDecimal[T]) Name() string { return "avg_decimal" }
-
-func (avgDecimal[T]) Init(acc *DecimalMean) { *acc = DecimalMean{} }
-
-func (a avgDecimal[T]) Add(acc *DecimalMean, rec *T) error {
-	return a.Merge(acc, &DecimalMean{a.field(rec), 1})
-}
-
-func (a avgDecimal[T]) Check(acc *DecimalMean, rec *T) error {
-	next := *acc
-	return a.Add(&next, rec)
-}
-
-func (avgDecimal[T]) Merge(acc, other *DecimalMean) error {
-	n := acc.Count
-	if err := addTo(&n, other.Count); err != nil {
-		return err
-	}
-	sum, err := acc.Sum.Add(other.Sum)
-	if err != nil {
-		return err
-	}
-	*acc = DecimalMean{sum, n}
-	return nil
-}
-
-func (avgDecimal[T]) Encode(dst []byte, acc *DecimalMean) []byte {
-	return acc.Sum.encode(appendInts(dst, acc.Count))
-}
-
-func (avgDecimal[T]) Decode(src []byte, acc *DecimalMean) error {
-	r := reader{rest: src}
-	acc.Count = r.varint()
-	acc.Sum.decode(&r)
-	return r.end()
 }

@@ -19,9 +19,9 @@
 // refused, record by record. A sum is the exact one, rounded once when it is read, so it does not depend
 // on the order of the records.
 //
-// Decimals are exact: [Decimal], [SumDecimal], [MinDecimal], [MaxDecimal], [AvgDecimal]. They have up to 38 digits.
+// Decimals are exact: [number.Decimal], [SumDecimal], [MinDecimal], [MaxDecimal], [AvgDecimal]. They have up to 38 digits.
 //
-// Where the kind is known at run time only, a [Number] is one of the three: [SumNumber], [MinNumber],
+// Where the kind is known at run time only, a [number.Number] is one of the three: [SumNumber], [MinNumber],
 // [MaxNumber], [AvgNumber]. Integers with integers stay integers; integers with floats make floats, still
 // exact until read; integers with decimals make decimals. Decimals with floats are refused, since
 // one of the two would have to lose what it is for.

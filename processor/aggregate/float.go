@@ -3,8 +3,9 @@ package aggregate
 import (
 	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
+
+	"github.com/unisink/unisink/processor/number"
 )
 
 // FloatSum is an exact sum of floats, and the accumulator of [SumFloat]. Copies are independent of each other.
@@ -18,8 +19,11 @@ type FloatSum struct {
 // Value is the sum, rounded once.
 func (s FloatSum) Value() float64 { return s.hi }
 
-// add adds a finite float. After an error, ErrOverflow, s is as it was.
+// add adds a float: ErrNotFinite, ErrOverflow. After an error s is as it was.
 func (s *FloatSum) add(x float64) error {
+	if err := number.Finite(x); err != nil {
+		return err
+	}
 	if len(s.more) == 0 {
 		// Nearly always two floats hold the sum, and three additions do it.
 		q, e := twoSum(x, s.lo)
@@ -114,8 +118,8 @@ func (s *FloatSum) encode(dst []byte) []byte {
 	return dst
 }
 
+// decode reads into an empty sum.
 func (s *FloatSum) decode(r *reader) {
-	*s = FloatSum{}
 	var sum FloatSum
 	for i := range r.count(8) {
 		f := r.float()
@@ -183,159 +187,3 @@ func round(parts []float64) float64 {
 }
 
 func finite(f float64) bool { return f-f == 0 }
-
-func checkFinite(f float64) error {
-	if !finite(f) {
-		return fmt.Errorf("%v: %w", f, ErrNotFinite)
-	}
-	return nil
-}
-
-// SumFloat adds up a field, exactly: [FloatSum.Value] rounds once. A record whose field is NaN or infinite
-// is ErrNotFinite, a sum beyond the largest float is ErrOverflow.
-func SumFloat[T any](field func(rec *T) float64) Of[T, FloatSum] { return sumFloat[T]{field} }
-
-// MinFloat keeps the least value of a field; +Inf of no records. NaN and infinities are ErrNotFinite.
-func MinFloat[T any](field func(rec *T) float64) Of[T, float64] {
-	return extremeFloat[T]{"min_float", math.Inf(1), field, func(a, b float64) bool { return b < a }}
-}
-
-// MaxFloat keeps the largest value of a field; -Inf of no records. NaN and infinities are ErrNotFinite.
-func MaxFloat[T any](field func(rec *T) float64) Of[T, float64] {
-	return extremeFloat[T]{"max_float", math.Inf(-1), field, func(a, b float64) bool { return b > a }}
-}
-
-// AvgFloat keeps the exact sum and the count of a field; see [FloatMean.Avg]. Errors are those of [SumFloat].
-func AvgFloat[T any](field func(rec *T) float64) Of[T, FloatMean] { return avgFloat[T]{field} }
-
-// FloatMean is the accumulator of AvgFloat.
-type FloatMean struct {
-	Sum   FloatSum
-	Count int64
-}
-
-// Avg is the mean: the sum, rounded, divided by the count; 0 of no records.
-func (m FloatMean) Avg() float64 {
-	if m.Count == 0 {
-		return 0
-	}
-	return m.Sum.Value() / float64(m.Count)
-}
-
-type sumFloat[T any] struct{ field func(*T) float64 }
-
-func (sumFloat[T]) Name() string { return "sum_float" }
-
-func (sumFloat[T]) Init(acc *FloatSum) { *acc = FloatSum{} }
-
-func (s sumFloat[T]) Add(acc *FloatSum, rec *T) error {
-	v := s.field(rec)
-	if err := checkFinite(v); err != nil {
-		return err
-	}
-	return acc.add(v)
-}
-
-func (s sumFloat[T]) Check(acc *FloatSum, rec *T) error {
-	next := *acc
-	return s.Add(&next, rec)
-}
-
-func (sumFloat[T]) Merge(acc, other *FloatSum) error { return acc.merge(other) }
-
-func (sumFloat[T]) Encode(dst []byte, acc *FloatSum) []byte { return acc.encode(dst) }
-
-func (sumFloat[T]) Decode(src []byte, acc *FloatSum) error {
-	r := reader{rest: src}
-	acc.decode(&r)
-	return r.end()
-}
-
-type extremeFloat[T any] struct {
-	name   string
-	none   float64
-	field  func(*T) float64
-	better func(a, b float64) bool
-}
-
-func (e extremeFloat[T]) Name() string { return e.name }
-
-func (e extremeFloat[T]) Init(acc *float64) { *acc = e.none }
-
-func (e extremeFloat[T]) Add(acc *float64, rec *T) error {
-	v := e.field(rec)
-	if err := checkFinite(v); err != nil {
-		return err
-	}
-	return e.Merge(acc, &v)
-}
-
-func (e extremeFloat[T]) Check(_ *float64, rec *T) error { return checkFinite(e.field(rec)) }
-
-func (e extremeFloat[T]) Merge(acc, other *float64) error {
-	if e.better(*acc, *other) {
-		*acc = *other
-	}
-	return nil
-}
-
-func (extremeFloat[T]) Encode(dst []byte, acc *float64) []byte { return appendFloat(dst, *acc) }
-
-func (e extremeFloat[T]) Decode(src []byte, acc *float64) error {
-	r := reader{rest: src}
-	*acc = math.Float64frombits(r.word())
-	if !finite(*acc) && *acc != e.none {
-		r.fail()
-	}
-	return r.end()
-}
-
-type avgFloat[T any] struct{ field func(*T) float64 }
-
-func (avgFloat[T]) Name() string { return "avg_float" }
-
-func (avgFloat[T]) Init(acc *FloatMean) { *acc = FloatMean{} }
-
-func (a avgFloat[T]) Add(acc *FloatMean, rec *T) error {
-	v := a.field(rec)
-	if err := checkFinite(v); err != nil {
-		return err
-	}
-	n := acc.Count
-	if err := addTo(&n, 1); err != nil {
-		return err
-	}
-	if err := acc.Sum.add(v); err != nil {
-		return err
-	}
-	acc.Count = n
-	return nil
-}
-
-func (a avgFloat[T]) Check(acc *FloatMean, rec *T) error {
-	next := *acc
-	return a.Add(&next, rec)
-}
-
-func (avgFloat[T]) Merge(acc, other *FloatMean) error {
-	n := acc.Count
-	if err := addTo(&n, other.Count); err != nil {
-		return err
-	}
-	if err := acc.Sum.merge(&other.Sum); err != nil {
-		return err
-	}
-	acc.Count = n
-	return nil
-}
-
-func (avgFloat[T]) Encode(dst []byte, acc *FloatMean) []byte {
-	return acc.Sum.encode(appendInts(dst, acc.Count))
-}
-
-func (avgFloat[T]) Decode(src []byte, acc *FloatMean) error {
-	r := reader{rest: src}
-	acc.Count = r.varint()
-	acc.Sum.decode(&r)
-	return r.end()
-}

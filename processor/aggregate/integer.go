@@ -46,7 +46,7 @@ type Summary struct{ Count, Sum, Min, Max int64 }
 // Avg is the mean; 0 of no records.
 func (s Summary) Avg() float64 { return Mean{s.Sum, s.Count}.Avg() }
 
-type count[T any] struct{ number }
+type count[T any] struct{ varint }
 
 func (count[T]) Name() string { return "count" }
 
@@ -76,9 +76,9 @@ func (s sum[T]) Check(acc *int64, rec *T) error {
 
 func (sum[T]) Merge(acc, other *int64) error { return addTo(acc, *other) }
 
-func (sum[T]) Encode(dst []byte, acc *int64) []byte { return number{}.Encode(dst, acc) }
+func (sum[T]) Encode(dst []byte, acc *int64) []byte { return varint{}.Encode(dst, acc) }
 
-func (sum[T]) Decode(src []byte, acc *int64) error { return number{}.Decode(src, acc) }
+func (sum[T]) Decode(src []byte, acc *int64) error { return varint{}.Decode(src, acc) }
 
 type extreme[T any] struct {
 	name   string
@@ -107,9 +107,9 @@ func (e extreme[T]) Merge(acc, other *int64) error {
 	return nil
 }
 
-func (extreme[T]) Encode(dst []byte, acc *int64) []byte { return number{}.Encode(dst, acc) }
+func (extreme[T]) Encode(dst []byte, acc *int64) []byte { return varint{}.Encode(dst, acc) }
 
-func (extreme[T]) Decode(src []byte, acc *int64) error { return number{}.Decode(src, acc) }
+func (extreme[T]) Decode(src []byte, acc *int64) error { return varint{}.Decode(src, acc) }
 
 type avg[T any] struct{ field func(*T) int64 }
 
@@ -177,12 +177,12 @@ func (summarize[T]) Decode(src []byte, acc *Summary) error {
 	return readInts(src, &acc.Count, &acc.Sum, &acc.Min, &acc.Max)
 }
 
-// number encodes accumulators that are one integer.
-type number struct{}
+// varint encodes accumulators that are one integer.
+type varint struct{}
 
-func (number) Encode(dst []byte, acc *int64) []byte { return binary.AppendVarint(dst, *acc) }
+func (varint) Encode(dst []byte, acc *int64) []byte { return binary.AppendVarint(dst, *acc) }
 
-func (number) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
+func (varint) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
 
 func addTo(acc *int64, v int64) error {
 	s := *acc + v

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/unisink/unisink/processor/number"
 )
 
 // reading is a record of tests: one field of each type.
@@ -15,16 +17,16 @@ type reading struct {
 	at      int64
 	value   int64
 	float   float64
-	decimal Decimal
-	number  Number
+	decimal number.Decimal
+	number  number.Number
 	text    string
 }
 
-func at(r *reading) int64        { return r.at }
-func value(r *reading) int64     { return r.value }
-func float(r *reading) float64   { return r.float }
-func decimal(r *reading) Decimal { return r.decimal }
-func num(r *reading) Number      { return r.number }
+func at(r *reading) int64               { return r.at }
+func value(r *reading) int64            { return r.value }
+func float(r *reading) float64          { return r.float }
+func decimal(r *reading) number.Decimal { return r.decimal }
+func num(r *reading) number.Number      { return r.number }
 
 func text(dst []byte, r *reading) []byte { return append(dst, r.text...) }
 
@@ -61,33 +63,33 @@ func readings() *rapid.Generator[[]reading] {
 			rapid.Float64Range(-1000, 1000), rapid.Map(rapid.Uint64(), math.Float64frombits),
 			rapid.SampledFrom([]float64{0, math.Copysign(0, -1), 1, -1, 1e300, -1e300, math.MaxFloat64, 5e-324, 0x1p53, 0x1p-53, math.NaN(), math.Inf(-1)}),
 		}).Draw(t, "floats")
-		kinds := rapid.SampledFrom([][]Kind{{KindInt}, {KindFloat}, {KindDecimal}, {KindInt, KindFloat}, {KindInt, KindDecimal}, {kindUnset, KindInt, KindFloat, KindDecimal}}).Draw(t, "kinds")
+		kinds := rapid.SampledFrom([][]number.Kind{{number.KindInt}, {number.KindFloat}, {number.KindDecimal}, {number.KindInt, number.KindFloat}, {number.KindInt, number.KindDecimal}, {number.KindNone, number.KindInt, number.KindFloat, number.KindDecimal}}).Draw(t, "kinds")
 		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) reading {
 			r := reading{
 				at: rapid.Int64Range(-3, 3).Draw(t, "at"), value: ints.Draw(t, "value"), float: floats.Draw(t, "float"),
 				decimal: decimals().Draw(t, "decimal"), text: rapid.StringN(0, 2, 4).Draw(t, "text"),
 			}
 			switch rapid.SampledFrom(kinds).Draw(t, "kind") {
-			case KindInt:
-				r.number = IntNumber(r.value)
-			case KindFloat:
-				r.number = FloatNumber(r.float)
-			case KindDecimal:
-				r.number = DecimalNumber(r.decimal)
-			case kindUnset:
+			case number.KindInt:
+				r.number = number.OfInt(r.value)
+			case number.KindFloat:
+				r.number = number.OfFloat(r.float)
+			case number.KindDecimal:
+				r.number = number.OfDecimal(r.decimal)
+			case number.KindNone:
 			}
 			return r
 		}), 0, 40).Draw(t, "records")
 	})
 }
 
-func decimals() *rapid.Generator[Decimal] {
-	return rapid.Custom(func(t *rapid.T) Decimal {
-		d, err := ParseDecimal(rapid.StringMatching(`-?(0|[1-9][0-9]{0,4}|[0-9]{30,38})`).Draw(t, "digits"))
+func decimals() *rapid.Generator[number.Decimal] {
+	return rapid.Custom(func(t *rapid.T) number.Decimal {
+		digits := rapid.StringMatching(`-?(0|[1-9][0-9]{0,4}|[0-9]{30,38})`).Draw(t, "digits")
+		d, err := number.ParseDecimal(fmt.Sprintf("%se-%d", digits, rapid.SampledFrom([]int{0, 2, 2, 2, 3, 38}).Draw(t, "scale")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.scale = uint8(rapid.SampledFrom([]int{0, 2, 2, 2, 3, 38}).Draw(t, "scale"))
 		return d
 	})
 }
@@ -207,7 +209,7 @@ func (s subjectOf[A]) encodeAll(records []reading) ([]byte, error) {
 
 // known reports whether a record, and not a mistake of ours, may be the reason.
 func known(err error) bool {
-	for _, k := range []error{ErrOverflow, ErrNotFinite, ErrMixed, ErrTooMany, ErrTooLong, errNoNumber} {
+	for _, k := range []error{ErrOverflow, ErrNotFinite, ErrMixed, ErrTooMany, ErrTooLong, number.ErrNone} {
 		if errors.Is(err, k) {
 			return true
 		}
@@ -222,7 +224,7 @@ func TestMeansOfNothing(t *testing.T) {
 	if d, err := (DecimalMean{}).Avg(2); err != nil || d.String() != "0.00" {
 		t.Errorf("got %v, %v", d, err)
 	}
-	if n := (NumberMean{}).Avg(); n.Kind() != kindUnset {
+	if n := (NumberMean{}).Avg(); n.Kind() != number.KindNone {
 		t.Errorf("got %v", n)
 	}
 }

@@ -1,125 +1,164 @@
 package aggregate
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/unisink/unisink/processor/number"
+)
 
 // SumNumber adds up a field. Integers make an int64, and ErrOverflow past it. As soon as there is a float among them the
 // sum is a float: the exact sum of all, rounded once. As soon as there is a decimal it is an exact
 // decimal. A decimal and a float are ErrMixed.
-func SumNumber[T any](field func(rec *T) Number) Of[T, NumberSum] { return sumNumber[T]{field} }
+func SumNumber[T any](field func(rec *T) number.Number) Of[T, NumberSum] {
+	return &plain[T, number.Number, NumberSum]{
+		name: "sum_number", field: field,
+		add: (*NumberSum).add, merge: (*NumberSum).merge, encode: (*NumberSum).encode, decode: (*NumberSum).decode,
+	}
+}
 
 // AvgNumber keeps sum and count of a field; see [NumberMean.Avg]. Errors are those of [SumNumber].
-func AvgNumber[T any](field func(rec *T) Number) Of[T, NumberMean] { return avgNumber[T]{field} }
+func AvgNumber[T any](field func(rec *T) number.Number) Of[T, NumberMean] {
+	return &plain[T, number.Number, NumberMean]{
+		name: "avg_number", field: field,
+		add: (*NumberMean).add, merge: (*NumberMean).merge, encode: (*NumberMean).encode, decode: (*NumberMean).decode,
+	}
+}
 
 // MinNumber keeps the least value of a field, as it came; of equal ones the first. Integers and floats are
 // compared by their exact values. A decimal and a float are ErrMixed.
-func MinNumber[T any](field func(rec *T) Number) Of[T, NumberExtreme] {
-	return extremeNumber[T]{"min_number", -1, field}
+func MinNumber[T any](field func(rec *T) number.Number) Of[T, NumberExtreme] {
+	return extremeNumber("min_number", -1, field)
 }
 
 // MaxNumber keeps the largest value of a field, as MinNumber keeps the least.
-func MaxNumber[T any](field func(rec *T) Number) Of[T, NumberExtreme] {
-	return extremeNumber[T]{"max_number", 1, field}
+func MaxNumber[T any](field func(rec *T) number.Number) Of[T, NumberExtreme] {
+	return extremeNumber("max_number", 1, field)
+}
+
+// extremeNumber keeps what compares with what is there by sign.
+func extremeNumber[T any](name string, sign int, field func(*T) number.Number) Of[T, NumberExtreme] {
+	return &plain[T, number.Number, NumberExtreme]{
+		name: name, field: field,
+		add: func(acc *NumberExtreme, v number.Number) error {
+			if err := v.Valid(); err != nil {
+				return err
+			}
+			seen := v.Kind()
+			if seen == number.KindInt {
+				seen = number.KindNone
+			}
+			return acc.keep(v, seen, sign)
+		},
+		merge:  func(acc, other *NumberExtreme) error { return acc.keep(other.Value, other.seen, sign) },
+		encode: (*NumberExtreme).encode, decode: (*NumberExtreme).decode,
+	}
 }
 
 // NumberSum is the accumulator of SumNumber. Copies are independent of each other.
 type NumberSum struct {
-	exact Number   // the sum of integers and decimals, the kind of any sum
-	float FloatSum // the sum of floats, and of the integers that were added to them
+	exact number.Number // the sum of integers and decimals, the kind of any sum
+	float FloatSum      // the sum of floats, and of the integers that were added to them
 }
 
 // Value is the sum: no number of no records.
-func (s NumberSum) Value() Number {
-	if s.exact.kind == KindFloat {
-		return FloatNumber(s.float.Value())
+func (s NumberSum) Value() number.Number {
+	if s.exact.Kind() == number.KindFloat {
+		return number.OfFloat(s.float.Value())
 	}
 	return s.exact
 }
 
-// add adds a valid number. After an error s is as it was.
-func (s *NumberSum) add(n Number) error {
+// add adds a number. After an error s is as it was.
+func (s *NumberSum) add(n number.Number) error {
+	if err := n.Valid(); err != nil {
+		return err
+	}
+	f, isFloat := n.Float()
 	switch {
-	case n.kind != KindFloat:
+	case !isFloat:
 		return s.addExact(n)
-	case s.exact.kind == KindFloat:
-		return s.float.add(n.float())
+	case s.exact.Kind() == number.KindFloat:
+		return s.float.add(f)
 	default:
-		return s.addFloats(&FloatSum{hi: n.float()})
+		return s.addFloats(&FloatSum{hi: f})
 	}
 }
 
-func (s *NumberSum) addExact(n Number) error {
+// addExact adds an integer, a decimal or nothing.
+func (s *NumberSum) addExact(n number.Number) error {
+	have := s.exact.Kind()
+	i, isInt := n.Int()
 	switch {
-	case n.kind == kindUnset:
+	case n.Kind() == number.KindNone:
 		return nil
-	case s.exact.kind == kindUnset:
+	case have == number.KindNone:
 		s.exact = n
 		return nil
-	case s.exact.kind == KindFloat && n.kind == KindInt:
-		return s.float.addInt(n.int())
-	case s.exact.kind == KindFloat:
-		return mixed(s.exact.kind, n.kind)
-	case s.exact.kind == KindInt && n.kind == KindInt:
-		sum := s.exact.int()
-		if err := addTo(&sum, n.int()); err != nil {
+	case have == number.KindFloat && !isInt:
+		return mixed(have, n.Kind())
+	case have == number.KindFloat:
+		return s.float.addInt(i)
+	}
+	if sum, ok := s.exact.Int(); ok && isInt {
+		if err := addTo(&sum, i); err != nil {
 			return err
 		}
-		s.exact = IntNumber(sum)
-		return nil
-	default:
-		sum, err := s.exact.decimal().Add(n.decimal())
-		if err != nil {
-			return err
-		}
-		s.exact = DecimalNumber(sum)
+		s.exact = number.OfInt(sum)
 		return nil
 	}
+	sum, _ := s.exact.Exact()
+	more, _ := n.Exact()
+	sum, err := sum.Add(more)
+	if err == nil {
+		s.exact = number.OfDecimal(sum)
+	}
+	return err
 }
 
 func (s *NumberSum) addFloats(f *FloatSum) error {
+	if s.exact.Kind() == number.KindDecimal {
+		return mixed(number.KindDecimal, number.KindFloat)
+	}
 	sum := s.float
-	switch s.exact.kind {
-	case KindDecimal:
-		return mixed(s.exact.kind, KindFloat)
-	case KindInt:
-		if err := sum.addInt(s.exact.int()); err != nil {
+	if i, ok := s.exact.Int(); ok {
+		if err := sum.addInt(i); err != nil {
 			return err
 		}
-	case KindFloat, kindUnset:
 	}
 	if err := sum.merge(f); err != nil {
 		return err
 	}
-	*s = NumberSum{exact: FloatNumber(0), float: sum}
+	*s = NumberSum{exact: number.OfFloat(0), float: sum}
 	return nil
 }
 
 func (s *NumberSum) merge(other *NumberSum) error {
-	if other.exact.kind == KindFloat {
+	if other.exact.Kind() == number.KindFloat {
 		return s.addFloats(&other.float)
 	}
 	return s.addExact(other.exact)
 }
 
-func mixed(have, came Kind) error {
+func mixed(have, came number.Kind) error {
 	return fmt.Errorf("a %s came to %ss: %w", came, have, ErrMixed)
 }
 
 func (s *NumberSum) encode(dst []byte) []byte {
-	if s.exact.kind == KindFloat {
-		return s.float.encode(append(dst, byte(KindFloat)))
+	if s.exact.Kind() == number.KindFloat {
+		return s.float.encode(append(dst, byte(number.KindFloat)))
 	}
-	return s.exact.encode(dst)
+	return s.exact.AppendBinary(dst)
 }
 
+// decode reads into an empty sum.
 func (s *NumberSum) decode(r *reader) {
-	*s = NumberSum{}
-	if len(r.rest) > 0 && Kind(r.rest[0]) == KindFloat {
+	if len(r.rest) > 0 && number.Kind(r.rest[0]) == number.KindFloat {
 		r.byte()
-		s.exact = FloatNumber(0)
+		s.exact = number.OfFloat(0)
 		s.float.decode(r)
 		return
 	}
-	s.exact.decode(r)
+	s.exact = r.number()
 }
 
 // NumberMean is the accumulator of AvgNumber. Copies are independent of each other.
@@ -134,165 +173,73 @@ const meanDigits = 6
 // Avg is the mean: no number of no records. Of integers and floats it is a float: the sum, rounded,
 // divided by the count. Of decimals it is a decimal with six digits behind the point more than the sum has, the last one
 // rounded half to even, or as many more as fit into 38 digits.
-func (m NumberMean) Avg() Number {
+func (m NumberMean) Avg() number.Number {
 	sum := m.Sum.Value()
-	switch sum.kind {
-	case KindInt:
-		return FloatNumber(Mean{sum.int(), m.Count}.Avg())
-	case KindFloat:
-		return FloatNumber(FloatMean{m.Sum.float, m.Count}.Avg())
-	case KindDecimal:
-		for scale := min(sum.dec.Scale()+meanDigits, maxDigits); scale >= sum.dec.Scale(); scale-- {
-			if mean, err := sum.dec.Quo(m.Count, scale); err == nil {
-				return DecimalNumber(mean)
+	if i, ok := sum.Int(); ok {
+		return number.OfFloat(Mean{i, m.Count}.Avg())
+	}
+	if _, ok := sum.Float(); ok {
+		return number.OfFloat(FloatMean{m.Sum.float, m.Count}.Avg())
+	}
+	if d, ok := sum.Decimal(); ok {
+		for scale := min(d.Scale()+meanDigits, number.MaxDigits); scale >= d.Scale(); scale-- {
+			if mean, err := d.Quo(m.Count, scale); err == nil {
+				return number.OfDecimal(mean)
 			}
 		}
-	case kindUnset:
 	}
-	return Number{}
+	return number.Number{}
 }
 
-type sumNumber[T any] struct{ field func(*T) Number }
-
-func (sumNumber[T]) Name() string { return "sum_number" }
-
-func (sumNumber[T]) Init(acc *NumberSum) { *acc = NumberSum{} }
-
-func (s sumNumber[T]) Add(acc *NumberSum, rec *T) error {
-	v := s.field(rec)
-	if err := v.valid(); err != nil {
-		return err
-	}
-	return acc.add(v)
+func (m *NumberMean) add(v number.Number) error {
+	return counted(&m.Count, 1, func() error { return m.Sum.add(v) })
 }
 
-func (s sumNumber[T]) Check(acc *NumberSum, rec *T) error {
-	next := *acc
-	return s.Add(&next, rec)
+func (m *NumberMean) merge(other *NumberMean) error {
+	return counted(&m.Count, other.Count, func() error { return m.Sum.merge(&other.Sum) })
 }
 
-func (sumNumber[T]) Merge(acc, other *NumberSum) error { return acc.merge(other) }
+func (m *NumberMean) encode(dst []byte) []byte { return m.Sum.encode(appendInts(dst, m.Count)) }
 
-func (sumNumber[T]) Encode(dst []byte, acc *NumberSum) []byte { return acc.encode(dst) }
-
-func (sumNumber[T]) Decode(src []byte, acc *NumberSum) error {
-	r := reader{rest: src}
-	acc.decode(&r)
-	return r.end()
-}
-
-type avgNumber[T any] struct{ field func(*T) Number }
-
-func (avgNumber[T]) Name() string { return "avg_number" }
-
-func (avgNumber[T]) Init(acc *NumberMean) { *acc = NumberMean{} }
-
-func (a avgNumber[T]) Add(acc *NumberMean, rec *T) error {
-	v := a.field(rec)
-	if err := v.valid(); err != nil {
-		return err
-	}
-	n := acc.Count
-	if err := addTo(&n, 1); err != nil {
-		return err
-	}
-	if err := acc.Sum.add(v); err != nil {
-		return err
-	}
-	acc.Count = n
-	return nil
-}
-
-func (a avgNumber[T]) Check(acc *NumberMean, rec *T) error {
-	next := *acc
-	return a.Add(&next, rec)
-}
-
-func (avgNumber[T]) Merge(acc, other *NumberMean) error {
-	n := acc.Count
-	if err := addTo(&n, other.Count); err != nil {
-		return err
-	}
-	if err := acc.Sum.merge(&other.Sum); err != nil {
-		return err
-	}
-	acc.Count = n
-	return nil
-}
-
-func (avgNumber[T]) Encode(dst []byte, acc *NumberMean) []byte {
-	return acc.Sum.encode(appendInts(dst, acc.Count))
-}
-
-func (avgNumber[T]) Decode(src []byte, acc *NumberMean) error {
-	r := reader{rest: src}
-	acc.Count = r.varint()
-	acc.Sum.decode(&r)
-	if (acc.Count > 0) != (acc.Sum.exact.kind != kindUnset) || acc.Count < 0 {
+func (m *NumberMean) decode(r *reader) {
+	m.Count = r.varint()
+	m.Sum.decode(r)
+	if (m.Count > 0) != (m.Sum.exact.Kind() != number.KindNone) || m.Count < 0 {
 		r.fail()
 	}
-	return r.end()
 }
 
 // NumberExtreme is the accumulator of MinNumber and MaxNumber. Value is no number of no records.
 type NumberExtreme struct {
-	Value Number
-	// seen is KindFloat or KindDecimal once a number of that kind came; the other of the two is ErrMixed from then on.
-	seen Kind
+	Value number.Number
+	// seen is float or decimal once a number of that kind came; the other of the two is ErrMixed from then on.
+	seen number.Kind
 }
 
-type extremeNumber[T any] struct {
-	name  string
-	sign  int // of the comparison of what is better with what is there
-	field func(*T) Number
-}
-
-func (e extremeNumber[T]) Name() string { return e.name }
-
-func (extremeNumber[T]) Init(acc *NumberExtreme) { *acc = NumberExtreme{} }
-
-func (e extremeNumber[T]) Add(acc *NumberExtreme, rec *T) error {
-	v := e.field(rec)
-	if err := v.valid(); err != nil {
-		return err
-	}
-	came := NumberExtreme{Value: v}
-	if v.kind != KindInt {
-		came.seen = v.kind
-	}
-	return e.Merge(acc, &came)
-}
-
-func (e extremeNumber[T]) Check(acc *NumberExtreme, rec *T) error {
-	next := *acc
-	return e.Add(&next, rec)
-}
-
-func (e extremeNumber[T]) Merge(acc, other *NumberExtreme) error {
+// keep takes v if there is one and it is better, and the kind that was seen.
+func (e *NumberExtreme) keep(v number.Number, seen number.Kind, sign int) error {
 	switch {
-	case other.seen == kindUnset || other.seen == acc.seen:
-	case acc.seen == kindUnset:
-		acc.seen = other.seen
+	case seen == number.KindNone || seen == e.seen:
+	case e.seen == number.KindNone:
+		e.seen = seen
 	default:
-		return mixed(acc.seen, other.seen)
+		return mixed(e.seen, seen)
 	}
-	if other.Value.kind != kindUnset && (acc.Value.kind == kindUnset || compare(other.Value, acc.Value) == e.sign) {
-		acc.Value = other.Value
+	if v.Kind() != number.KindNone && (e.Value.Kind() == number.KindNone || v.Compare(e.Value) == sign) {
+		e.Value = v
 	}
 	return nil
 }
 
-func (extremeNumber[T]) Encode(dst []byte, acc *NumberExtreme) []byte {
-	return acc.Value.encode(append(dst, byte(acc.seen)))
+func (e *NumberExtreme) encode(dst []byte) []byte {
+	return e.Value.AppendBinary(append(dst, byte(e.seen)))
 }
 
-func (extremeNumber[T]) Decode(src []byte, acc *NumberExtreme) error {
-	r := reader{rest: src}
-	acc.seen = Kind(r.byte())
-	acc.Value.decode(&r)
-	ok := acc.seen == kindUnset || acc.seen == KindFloat || acc.seen == KindDecimal
-	if k := acc.Value.kind; !ok || k != KindInt && k != acc.seen {
+func (e *NumberExtreme) decode(r *reader) {
+	e.seen = number.Kind(r.byte())
+	e.Value = r.number()
+	ok := e.seen == number.KindNone || e.seen == number.KindFloat || e.seen == number.KindDecimal
+	if k := e.Value.Kind(); !ok || k != number.KindInt && k != e.seen {
 		r.fail()
 	}
-	return r.end()
 }

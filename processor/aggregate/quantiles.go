@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/unisink/unisink/processor/number"
 )
 
 // maxBins is how many bins a distribution may have. With a relative error of 1/128 all integers of 64 bits fit.
@@ -157,7 +159,7 @@ func (q quantiles[T]) Check(acc *Distribution, rec *T) error {
 		return err
 	}
 	v := q.field(rec)
-	if err := checkFinite(v); err != nil {
+	if err := number.Finite(v); err != nil {
 		return err
 	}
 	if len(acc.bins) < maxBins {

@@ -1,7 +1,8 @@
-package aggregate
+package number
 
 import (
 	"cmp"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -11,9 +12,9 @@ import (
 // Kind is what a [Number] is.
 type Kind uint8
 
-// The kinds of numbers. The zero value is none.
+// The kinds of numbers. That of the zero value is none.
 const (
-	kindUnset Kind = iota
+	KindNone Kind = iota
 	KindInt
 	KindFloat
 	KindDecimal
@@ -28,37 +29,35 @@ func (k Kind) String() string {
 		return "float"
 	case KindDecimal:
 		return "decimal"
-	case kindUnset:
+	case KindNone:
 	}
 	return "no number"
 }
 
 // Number is an int64, a float64 or a [Decimal], where it is known at run time only which. The zero value
-// is no number; adding it is an error.
+// is no number; counting with it is ErrNone.
 type Number struct {
 	kind Kind
 	dec  Decimal // an integer or the bits of a float stand in coef.lo
 }
 
-var errNoNumber = errors.New("no number")
-
-// IntNumber is an integer as a Number.
-func IntNumber(v int64) Number {
+// OfInt is an integer as a Number.
+func OfInt(v int64) Number {
 	return Number{KindInt, Decimal{coef: wide{lo: uint64(v)}}} // its bits
 }
 
-// FloatNumber is a float as a Number. NaN and the infinities are refused when they are added.
-func FloatNumber(v float64) Number {
+// OfFloat is a float as a Number. NaN and the infinities are refused when one counts with them.
+func OfFloat(v float64) Number {
 	return Number{KindFloat, Decimal{coef: wide{lo: math.Float64bits(v)}}}
 }
 
-// DecimalNumber is a decimal as a Number.
-func DecimalNumber(v Decimal) Number { return Number{KindDecimal, v} }
+// OfDecimal is a decimal as a Number.
+func OfDecimal(v Decimal) Number { return Number{KindDecimal, v} }
 
-// ParseNumber reads a number of JSON: with a point or an exponent it is a float, else an integer. What does
+// Parse reads a number of JSON: with a point or an exponent it is a float, else an integer. What does
 // not fit is ErrOverflow. (A decimal is a string in JSON; see [ParseDecimal].) It keeps nothing of text.
-func ParseNumber[S ~string | ~[]byte](text S) (Number, error) {
-	n, err := parseNumber(string(text)) // as in ParseDecimal
+func Parse[S ~string | ~[]byte](text S) (Number, error) {
+	n, err := parse(string(text)) // as in ParseDecimal
 	switch {
 	case err == nil:
 		return n, nil
@@ -69,7 +68,7 @@ func ParseNumber[S ~string | ~[]byte](text S) (Number, error) {
 	}
 }
 
-func parseNumber(text string) (Number, error) {
+func parse(text string) (Number, error) {
 	digits, isFloat := 0, false
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -79,18 +78,18 @@ func parseNumber(text string) (Number, error) {
 		case c == '.' || c == 'e' || c == 'E' || c == '+' || c == '-':
 			isFloat = true
 		default:
-			return Number{}, errNoNumber // also what Go has beyond JSON: 0x, 1_000, Inf
+			return Number{}, ErrNone // also what Go has beyond JSON: 0x, 1_000, Inf
 		}
 	}
 	if digits == 0 {
-		return Number{}, errNoNumber
+		return Number{}, ErrNone
 	}
 	if !isFloat {
 		v, err := strconv.ParseInt(text, 10, 64)
-		return IntNumber(v), err
+		return OfInt(v), err
 	}
 	v, err := strconv.ParseFloat(text, 64)
-	return FloatNumber(v), err
+	return OfFloat(v), err
 }
 
 // Kind tells which of the three it is.
@@ -107,17 +106,37 @@ func (n Number) Float() (v float64, ok bool) {
 // Decimal is the decimal, if it is one.
 func (n Number) Decimal() (v Decimal, ok bool) { return n.dec, n.kind == KindDecimal }
 
+// Exact is an integer or a decimal as a decimal; not ok otherwise.
+func (n Number) Exact() (v Decimal, ok bool) {
+	switch n.kind {
+	case KindInt:
+		return WholeDecimal(n.int()), true
+	case KindDecimal:
+		return n.dec, true
+	case KindFloat, KindNone:
+	}
+	return Decimal{}, false
+}
+
 func (n Number) int() int64     { return int64(n.dec.coef.lo) } // its bits
 func (n Number) float() float64 { return math.Float64frombits(n.dec.coef.lo) }
 
-// valid is the error of adding n.
-func (n Number) valid() error {
+// Valid is the error of counting with n: ErrNone, ErrNotFinite.
+func (n Number) Valid() error {
 	switch n.kind {
-	case kindUnset:
-		return errNoNumber
+	case KindNone:
+		return ErrNone
 	case KindFloat:
-		return checkFinite(n.float())
+		return Finite(n.float())
 	case KindInt, KindDecimal:
+	}
+	return nil
+}
+
+// Finite is ErrNotFinite, unless f is.
+func Finite(f float64) error {
+	if f-f != 0 {
+		return fmt.Errorf("%v: %w", f, ErrNotFinite)
 	}
 	return nil
 }
@@ -139,10 +158,10 @@ func (n Number) Append(dst []byte) []byte {
 	case KindDecimal:
 		return n.dec.Append(dst)
 	case KindFloat:
-		if f := n.float(); finite(f) {
+		if f := n.float(); Finite(f) == nil {
 			return appendJSONFloat(dst, f)
 		}
-	case kindUnset:
+	case KindNone:
 	}
 	return append(dst, "null"...)
 }
@@ -161,28 +180,21 @@ func appendJSONFloat(dst []byte, f float64) []byte {
 	return dst
 }
 
-// compare orders two numbers by their exact values; not a decimal and a float.
-func compare(a, b Number) int {
+// Compare orders two numbers by their exact values: -1, 0 or 1. It means nothing for a decimal and a float, nor for no number.
+func (n Number) Compare(m Number) int {
 	switch {
-	case a.kind == KindInt && b.kind == KindInt:
-		return cmp.Compare(a.int(), b.int())
-	case a.kind == KindFloat && b.kind == KindFloat:
-		return cmp.Compare(a.float(), b.float())
-	case a.kind == KindFloat:
-		return -compareIntFloat(b.int(), a.float())
-	case b.kind == KindFloat:
-		return compareIntFloat(a.int(), b.float())
-	default:
-		return a.decimal().Cmp(b.decimal())
+	case n.kind == KindInt && m.kind == KindInt:
+		return cmp.Compare(n.int(), m.int())
+	case n.kind == KindFloat && m.kind == KindFloat:
+		return cmp.Compare(n.float(), m.float())
+	case n.kind == KindFloat:
+		return -compareIntFloat(m.int(), n.float())
+	case m.kind == KindFloat:
+		return compareIntFloat(n.int(), m.float())
 	}
-}
-
-// decimal is an integer or a decimal as a decimal.
-func (n Number) decimal() Decimal {
-	if n.kind == KindInt {
-		return DecimalOf(n.int())
-	}
-	return n.dec
+	a, _ := n.Exact()
+	b, _ := m.Exact()
+	return a.Cmp(b)
 }
 
 func compareIntFloat(i int64, f float64) int {
@@ -199,32 +211,48 @@ func compareIntFloat(i int64, f float64) int {
 	return cmp.Compare(0, f-whole)
 }
 
-func (n Number) encode(dst []byte) []byte {
+// AppendBinary appends a form that Decode reads; it never changes.
+func (n Number) AppendBinary(dst []byte) []byte {
 	dst = append(dst, byte(n.kind))
 	switch n.kind {
 	case KindInt:
-		return appendInts(dst, n.int())
+		return binary.AppendVarint(dst, n.int())
 	case KindFloat:
-		return appendFloat(dst, n.float())
+		return binary.BigEndian.AppendUint64(dst, n.dec.coef.lo)
 	case KindDecimal:
-		return n.dec.encode(dst)
-	case kindUnset:
+		return n.dec.AppendBinary(dst)
+	case KindNone:
 	}
 	return dst
 }
 
-func (n *Number) decode(r *reader) {
-	*n = Number{}
-	switch k := Kind(r.byte()); k {
+// Decode reads what AppendBinary wrote, and returns what follows it. Not ok: it is damaged. NaN and the
+// infinities count as damage.
+func Decode(src []byte) (n Number, rest []byte, ok bool) {
+	if len(src) == 0 {
+		return Number{}, nil, false
+	}
+	kind := Kind(src[0])
+	src = src[1:]
+	switch kind {
 	case KindInt:
-		*n = IntNumber(r.varint())
+		v, k := binary.Varint(src)
+		if k <= 0 {
+			return Number{}, nil, false
+		}
+		return OfInt(v), src[k:], true
 	case KindFloat:
-		*n = FloatNumber(r.float())
+		if len(src) < 8 {
+			return Number{}, nil, false
+		}
+		n = OfFloat(math.Float64frombits(binary.BigEndian.Uint64(src)))
+		return n, src[8:], n.Valid() == nil
 	case KindDecimal:
-		n.kind = k
-		n.dec.decode(r)
-	case kindUnset:
+		d, rest, ok := DecodeDecimal(src)
+		return OfDecimal(d), rest, ok
+	case KindNone:
+		return Number{}, src, true
 	default:
-		r.fail()
+		return Number{}, nil, false
 	}
 }

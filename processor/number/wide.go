@@ -1,14 +1,15 @@
-package aggregate
+package number
 
 import "math/bits"
 
 // wide is an unsigned integer of 128 bits.
 type wide struct{ hi, lo uint64 }
 
-// maxDigits is how many digits a decimal may have, and most the largest number of that many.
-const maxDigits = 38
+// MaxDigits is how many digits a decimal may have.
+const MaxDigits = 38
 
 var (
+	// most is the largest number of MaxDigits digits.
 	most  = wide{0x4B3B4CA85A86C47A, 0x098A223FFFFFFFFF}
 	tenTo = [20]uint64{
 		1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19,

@@ -1,4 +1,4 @@
-package aggregate
+package number
 
 import (
 	"cmp"
@@ -22,11 +22,11 @@ type Decimal struct {
 
 var (
 	errDecimal = errors.New(`not a decimal number; write digits as in "12", "-12.50" or "1.25e-3"`)
-	errDigits  = fmt.Errorf("more than %d digits, or more than that behind the point: %w", maxDigits, ErrOverflow)
+	errDigits  = fmt.Errorf("more than %d digits, or more than that behind the point: %w", MaxDigits, ErrOverflow)
 )
 
-// DecimalOf is the integer v.
-func DecimalOf(v int64) Decimal {
+// WholeDecimal is the integer v.
+func WholeDecimal(v int64) Decimal {
 	if v < 0 {
 		return Decimal{coef: wide{lo: -uint64(v)}, neg: true} // the magnitude, also of the least integer
 	}
@@ -65,11 +65,11 @@ func parseDecimal(text string) (d Decimal, err error) {
 		return Decimal{}, errDecimal
 	}
 	if scale -= exp; scale < 0 {
-		d.coef, ok = d.coef.shift(min(-scale, 2*maxDigits))
+		d.coef, ok = d.coef.shift(min(-scale, 2*MaxDigits))
 		fits = fits && ok && d.coef.cmp(most) <= 0
 		scale = 0
 	}
-	if !fits || scale > maxDigits {
+	if !fits || scale > MaxDigits {
 		return Decimal{}, errDigits
 	}
 	d.scale = uint8(scale) // 0 to 38
@@ -144,7 +144,7 @@ func (d Decimal) Add(e Decimal) (Decimal, error) {
 		sum.coef, sum.neg = b.sub(a), e.neg
 	}
 	if !ok || sum.coef.cmp(most) > 0 {
-		return Decimal{}, fmt.Errorf("%v + %v has more than %d digits: %w", d, e, maxDigits, ErrOverflow)
+		return Decimal{}, fmt.Errorf("%v + %v has more than %d digits: %w", d, e, MaxDigits, ErrOverflow)
 	}
 	sum.neg = sum.neg && !sum.coef.zero()
 	return sum, nil
@@ -174,8 +174,8 @@ func (d Decimal) Cmp(e Decimal) int {
 // Quo is d divided by a positive n, rounded half to even to scale digits behind the point (0 to 38); ErrOverflow if
 // that takes more than 38 digits.
 func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
-	if n <= 0 || scale < 0 || scale > maxDigits {
-		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point: give a positive divisor and 0 to %d digits", d, n, scale, maxDigits)
+	if n <= 0 || scale < 0 || scale > MaxDigits {
+		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point: give a positive divisor and 0 to %d digits", d, n, scale, MaxDigits)
 	}
 	by := uint64(n)
 	q, rest := d.coef.div(by)
@@ -187,7 +187,7 @@ func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
 		next, ok1 := q.mul(10)
 		next, ok2 := next.add(wide{lo: digit})
 		if !ok1 || !ok2 || next.cmp(most) > 0 {
-			return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, maxDigits, ErrOverflow)
+			return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, MaxDigits, ErrOverflow)
 		}
 		q = next
 	}
@@ -206,7 +206,7 @@ func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
 		q, _ = q.add(wide{lo: 1}) // below 128 bits by far
 	}
 	if q.cmp(most) > 0 {
-		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, maxDigits, ErrOverflow)
+		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, MaxDigits, ErrOverflow)
 	}
 	return Decimal{coef: q, scale: uint8(scale), neg: d.neg && !q.zero()}, nil // 0 to 38
 }
@@ -249,7 +249,8 @@ func appendPadded(dst []byte, v uint64, width int) []byte {
 	return append(dst, text...)
 }
 
-func (d Decimal) encode(dst []byte) []byte {
+// AppendBinary appends a form that DecodeDecimal reads; it never changes.
+func (d Decimal) AppendBinary(dst []byte) []byte {
 	head := d.scale << 1
 	if d.neg {
 		head |= 1
@@ -261,16 +262,26 @@ func (d Decimal) encode(dst []byte) []byte {
 	return binary.BigEndian.AppendUint64(binary.AppendUvarint(dst, d.coef.hi), d.coef.lo)
 }
 
-func (d *Decimal) decode(r *reader) {
-	head := r.byte()
-	*d = Decimal{scale: head >> 1, neg: head&1 == 1}
-	if d.coef.hi = r.uvarint(); d.coef.hi == 0 {
-		d.coef.lo = r.uvarint()
+// DecodeDecimal reads what AppendBinary wrote, and returns what follows it. Not ok: it is damaged.
+func DecodeDecimal(src []byte) (d Decimal, rest []byte, ok bool) {
+	if len(src) == 0 {
+		return Decimal{}, nil, false
+	}
+	d = Decimal{scale: src[0] >> 1, neg: src[0]&1 == 1}
+	src = src[1:]
+	var n int
+	if d.coef.hi, n = binary.Uvarint(src); n <= 0 {
+		return Decimal{}, nil, false
+	}
+	if src = src[n:]; d.coef.hi == 0 {
+		d.coef.lo, n = binary.Uvarint(src)
+	} else if n = min(len(src), 8); n == 8 {
+		d.coef.lo = binary.BigEndian.Uint64(src)
 	} else {
-		d.coef.lo = r.word()
+		n = 0
 	}
-	if r.bad || d.scale > maxDigits || d.coef.cmp(most) > 0 || d.neg && d.coef.zero() {
-		r.fail()
-		*d = Decimal{}
+	if n <= 0 || d.scale > MaxDigits || d.coef.cmp(most) > 0 || d.neg && d.coef.zero() {
+		return Decimal{}, nil, false
 	}
+	return d, src[n:], true
 }
