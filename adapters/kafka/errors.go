@@ -49,8 +49,10 @@ type pause struct {
 
 // short is for what is over in milliseconds and waited for by readers, slow for what waits for a
 // broker to move.
-func short() pause { return pause{next: 500 * time.Microsecond, most: 20 * time.Millisecond, gently: true} }
-func slow() pause  { return pause{next: 20 * time.Millisecond, most: time.Second} }
+func short() pause {
+	return pause{next: 500 * time.Microsecond, most: 20 * time.Millisecond, gently: true}
+}
+func slow() pause { return pause{next: 20 * time.Millisecond, most: time.Second} }
 
 // wait sleeps, longer each time, or returns the context's error.
 func (p *pause) wait(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -37,12 +36,12 @@ type trial struct {
 	dir string
 	rng *rand.Rand // of the nemesis alone
 
-	points  []string
-	other   map[string]string
-	quota   quotas
-	brokers int // kills so far
-	zombies int // stops so far
-	records atomic.Int64
+	points   []string
+	cornered []string // points that the corners lead to
+	quota    quotas
+	brokers  int // kills so far
+	zombies  int // stops so far
+	records  atomic.Int64
 
 	mu      sync.Mutex // guards the two below; held for memory only
 	strikes []strike
@@ -96,7 +95,10 @@ func Run(ctx context.Context, c Config) (report *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, r.group.ask.Close(), r.kafka.Close()) }()
 	defer r.client.Close()
-	return report, r.perform(ctx, report)
+	if err := r.perform(ctx, report); err != nil {
+		return report, err
+	}
+	return report, r.finish(ctx, crew, report)
 }
 
 func (r *trial) say(format string, args ...any) {
@@ -111,7 +113,7 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 	if r.c.FaultsBin, err = r.built(ctx, r.c.FaultsBin, "unisink-faults", "-tags", "faults"); err != nil {
 		return err
 	}
-	if r.points, r.other, err = knownPoints(ctx, r.c.FaultsBin, r.c.Only); err != nil {
+	if r.points, r.cornered, err = knownPoints(ctx, r.c.FaultsBin, r.c.Only); err != nil {
 		return err
 	}
 	r.say("starting Apache Kafka %s (fetched first where it never was) and %d nodes", services.KafkaCurrent, nodeCount)
@@ -129,7 +131,7 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 		return errors.Join(err, r.kafka.Close())
 	}
 	r.worker = newWorker(crew, r.c.FaultsBin, r.dir, r.kafka.Addrs()[0], r.c.Epoch, r.group.addresses())
-	r.worker.chance = slices.Collect(maps.Keys(r.other))
+	r.worker.chance = r.cornered
 	var logs []string
 	for _, n := range r.group.nodes {
 		logs = append(logs, n.log)
@@ -313,8 +315,6 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	if report.Points, report.Torn, err = crashes(r.worker.log); err != nil {
 		return err
 	}
-	report.Missing, report.Elsewhere = missing(r.points, report.Points), r.other
-	maps.DeleteFunc(report.Elsewhere, func(p, _ string) bool { return report.Points[p] > 0 })
 	if err := r.line.update(); err != nil {
 		return err
 	}
@@ -323,11 +323,31 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	r.mu.Lock()
 	strikes := r.strikes
 	r.mu.Unlock()
-	report.judge(r.line, strikes, r.quota)
+	report.judge(r.line, strikes)
 	report.Decisions = timesOf(decisions(strikes))
-	if report.Restarts, err = measureRestarts(r.worker.log, r.worker.starts(), r.line); err != nil {
-		return err
+	report.Restarts, err = measureRestarts(r.worker.log, r.worker.starts(), r.line)
+	return err
+}
+
+// finish goes into the corners, and concludes.
+func (r *trial) finish(ctx context.Context, crew *child.Crew, report *Report) error {
+	want := r.points
+	if r.c.Acts == "" && r.c.Only == "" || slices.Contains(strings.Split(r.c.Acts, ","), intoCorners) {
+		if err := r.kafka.Close(); err != nil {
+			return err
+		}
+		if err := r.corner(ctx, crew, report); err != nil {
+			return r.explain(err)
+		}
+		want = append(slices.Clone(want), r.cornered...)
+	} else {
+		report.Elsewhere = map[string]string{}
+		for _, p := range missing(r.cornered, report.Points) {
+			report.Elsewhere[p] = notReached
+		}
 	}
+	report.Missing = missing(want, report.Points)
+	report.Short = report.tooFew(r.quota)
 	report.conclude()
 	return nil
 }

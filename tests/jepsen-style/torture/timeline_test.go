@@ -94,7 +94,7 @@ func TestAKillCountsOnlyAfterADecision(t *testing.T) {
 	var r Report
 	r.judge(line, []strike{
 		{What: killPipeline, At: sec(2)}, {What: killBroker, At: sec(3)}, {What: stopPipeline, At: sec(5)}, {What: killLeader, At: sec(6)},
-	}, quotas{})
+	})
 	if r.Kills[killPipeline] != 1 || r.Kills[killBroker] != 0 || r.Kills[killLeader] != 1 || r.Kills[stopPipeline] != 0 {
 		t.Errorf("counted %v, want the first and the last kill alone", r.Kills)
 	}
