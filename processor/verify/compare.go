@@ -81,13 +81,13 @@ func (c *comparison) read(ctx context.Context, t *Target) error {
 		if c.e.beyond(t.Name, &o) {
 			return nil
 		}
-		found, err := t.Find(&o)
-		if err != nil {
-			c.different(Case{Sink: t.Name, Key: o.Place, Why: err.Error()})
-			return nil
-		}
 		if at := (Epoch{o.Generation, o.N}); at.known() {
 			in.epochs[at] = true
+		}
+		found, bad := t.Find(&o)
+		if bad != nil {
+			c.different(Case{Sink: t.Name, Key: o.Place, Why: bad.Error()})
+			return nil //nolint:nilerr // the reading goes on, the report tells
 		}
 		id, why := c.identify(&found)
 		if why != "" {

@@ -227,7 +227,7 @@ func (e *evaluator) bad(a *arrival, err error) {
 		e.count(a, &e.report.Skipped)
 	case BadKept:
 		e.deadLetter(a, err)
-	default:
+	case BadFails:
 		e.count(a, &e.report.Skipped)
 		e.undeterminable(Case{Key: a.origin, Why: "the record can't be decoded, and the pipeline went past it: " + err.Error()})
 	}

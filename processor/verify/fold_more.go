@@ -7,13 +7,17 @@ import (
 	"sort"
 )
 
-// set counts different values: exactly, or, with a stated error, within six times that.
+// set counts different values: exactly, or, with a stated error, within six times that. An estimate is exact
+// where there are few.
 type set struct {
 	stated float64
 	seen   map[string]struct{}
 }
 
-const sigmas = 6
+const (
+	sigmas  = 6
+	exactly = 256
+)
 
 func (s *set) add(_ *piece, v any) { s.seen[canonical(v)] = struct{}{} }
 
@@ -27,11 +31,10 @@ func (s *set) value() (any, bool) { return int64(len(s.seen)), s.stated == 0 }
 
 func (s *set) differs(is any) string {
 	n := float64(len(s.seen))
-	if s.stated == 0 {
+	if s.stated == 0 || len(s.seen) <= exactly {
 		return unlike(is, int64(len(s.seen)))
 	}
-	// A sketch is off by a few where there are few; half is for rounding.
-	if why := far(is, n, n*s.stated*sigmas+0.5); why != "" {
+	if why := far(is, n, n*s.stated*sigmas+0.5); why != "" { // half is for rounding
 		return fmt.Sprintf("%s within %.2g %%", why, 100*s.stated*sigmas)
 	}
 	return ""
@@ -57,8 +60,9 @@ func (r *ranked) merge(o acc) { r.values, r.sorted = append(r.values, o.(*ranked
 
 func (r *ranked) value() (any, bool) { return nil, false }
 
-// differs lets pass what is within the stated error of a value whose rank is right or is the next one, since
-// there are several ways to round a rank.
+// differs lets pass what the aggregate promises: a number of the exact one's sign, at most as large in magnitude,
+// and less than it by a part of at most the stated error. Exact is the least value that at least the part q
+// of all does not exceed.
 func (r *ranked) differs(is any) string {
 	if len(r.values) == 0 {
 		return empty(is)
@@ -67,21 +71,18 @@ func (r *ranked) differs(is any) string {
 		slices.Sort(r.values)
 		r.sorted = true
 	}
-	rank := r.q * float64(len(r.values)-1)
-	low := r.values[max(0, int(math.Floor(rank))-1)]
-	high := r.values[min(len(r.values)-1, int(math.Ceil(rank))+1)]
+	rank := min(max(int(math.Ceil(r.q*float64(len(r.values)))), 1), len(r.values))
+	exact := r.values[rank-1]
 	x, ok := rational(is)
-	if text, isText := is.(string); isText {
-		x, ok = ratOf(text)
-	}
 	if !ok {
-		return must1(is, low)
+		return must1(is, exact)
 	}
 	f, _ := x.Float64()
-	from, to := low-math.Abs(low)*r.stated, high+math.Abs(high)*r.stated
-	const rounding = 1e-9
-	if f < from-math.Abs(from)*rounding || f > to+math.Abs(to)*rounding {
-		return fmt.Sprintf("is %v, and must be from %v to %v", f, from, to)
+	const rounding = 1e-12
+	size, most := math.Abs(f), math.Abs(exact)
+	wrongSign := f != 0 && math.Signbit(f) != math.Signbit(exact)
+	if wrongSign || size > most*(1+rounding) || size < most*(1-r.stated)*(1-rounding)-0x1p-1022 {
+		return fmt.Sprintf("is %v, and must be %v or up to %.3g %% nearer to 0", f, exact, 100*r.stated)
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -154,6 +155,12 @@ func (w *world) verify() (verify.Report, error) { return w.job().Run(context.Bac
 
 // simulate draws a world.
 func simulate(rng *rand.Rand, plan verify.Plan, late bool, splits, records, sinks int) *world {
+	w := newWorld(plan, late, splits, sinks)
+	w.draw(rng, records)
+	return w
+}
+
+func newWorld(plan verify.Plan, late bool, splits, sinks int) *world {
 	w := &world{
 		plan: plan, late: late, splits: make([][]stream.Record, splits), marks: make([]int64, splits), combined: math.MinInt64,
 		open: map[simID][]simRecord{}, sent: map[simID]bool{}, sessions: map[string][][]simRecord{}, epoch: verify.Epoch{Generation: 7, N: 1},
@@ -168,8 +175,13 @@ func simulate(rng *rand.Rand, plan verify.Plan, late bool, splits, records, sink
 	for i := range w.marks {
 		w.marks[i] = math.MinInt64
 	}
+	return w
+}
+
+func (w *world) draw(rng *rand.Rand, records int) {
+	splits := len(w.splits)
 	clocks := make([]int64, splits)
-	reach := plan.Disorder.Milliseconds() + 1
+	reach := w.plan.Disorder.Milliseconds() + 1
 	for n := range records {
 		i := rng.IntN(splits)
 		clocks[i] += rng.Int64N(12)
@@ -201,7 +213,6 @@ func simulate(rng *rand.Rand, plan verify.Plan, late bool, splits, records, sink
 		w.fixCut()
 	}
 	w.cut.Decided = w.epoch
-	return w
 }
 
 // fixCut ends an epoch and takes its positions.
@@ -311,13 +322,15 @@ func span(s []simRecord) (first, last int64) {
 
 func (w *world) fire() {
 	size, gap := w.plan.Window.Size.Milliseconds(), w.plan.Window.Gap.Milliseconds()
-	for id, list := range w.open {
-		if id.start+size <= w.combined && !w.sent[id] {
+	ids := slices.SortedFunc(maps.Keys(w.open), func(a, b simID) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.key, b.key)) })
+	for _, id := range ids {
+		if list := w.open[id]; id.start+size <= w.combined && !w.sent[id] {
 			w.sent[id] = true
 			w.send(id.key, id.start, id.start+size, list, false)
 		}
 	}
-	for key, all := range w.sessions {
+	for _, key := range slices.Sorted(maps.Keys(w.sessions)) {
+		all := w.sessions[key]
 		var rest [][]simRecord
 		for _, s := range all {
 			if from, to := span(s); to+gap+1 <= w.combined {

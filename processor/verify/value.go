@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -200,27 +202,31 @@ func FormJSON(value []byte) []byte {
 	if err := d.Decode(&v); err != nil || d.More() {
 		return value
 	}
-	out, err := json.Marshal(plainNumbers(v))
-	if err != nil {
-		return value
-	}
-	return out
+	return appendForm(nil, v)
 }
 
-func plainNumbers(v any) any {
+func appendForm(dst []byte, v any) []byte {
 	switch x := v.(type) {
 	case map[string]any:
-		for k, y := range x {
-			x[k] = plainNumbers(y)
+		dst = append(dst, '{')
+		for _, k := range slices.Sorted(maps.Keys(x)) {
+			dst = append(strconv.AppendQuote(dst, k), ':')
+			dst = append(appendForm(dst, x[k]), ',')
 		}
+		return append(dst, '}')
 	case []any:
-		for i, y := range x {
-			x[i] = plainNumbers(y)
+		dst = append(dst, '[')
+		for _, y := range x {
+			dst = append(appendForm(dst, y), ',')
 		}
+		return append(dst, ']')
+	case string:
+		return strconv.AppendQuote(dst, x)
 	case json.Number:
 		if r, ok := ratOf(string(x)); ok {
-			return map[string]string{"": r.RatString()}
+			return append(dst, r.RatString()...)
 		}
+		return append(dst, x...)
 	}
-	return v
+	return fmt.Append(dst, v)
 }
