@@ -21,6 +21,7 @@ type epoch struct {
 	opened       time.Time // when its first branch was asked for
 	final        bool
 	contribution Contribution
+	unready      error // of contribution.Ready; written before the ballot is fixed
 	shares       map[string]*share
 	// ballot is the vote once it is fixed, without what is measured anew at each sending. It is set
 	// once and never changed (P8).
@@ -208,6 +209,9 @@ func (g *generation) prepare(ctx context.Context, e *epoch) {
 	for _, s := range e.shares {
 		group.Go(func() { s.vote = g.prepareShare(limited, s) })
 	}
+	if ready := e.contribution.Ready; ready != nil {
+		group.Go(func() { e.unready = ready(limited) })
+	}
 	group.Wait()
 	if ctx.Err() != nil {
 		return // closed: nothing of this vote has left
@@ -260,6 +264,9 @@ func (g *generation) fill(e *epoch) *unisinkv1.Vote {
 		Positions: positionsToWire(e.contribution.Positions), Parts: partsToWire(e.contribution.Parts),
 	}
 	var bad []error
+	if e.unready != nil {
+		bad = append(bad, fmt.Errorf("the state of epoch %d.%d is not durable: %w", g.id, e.n, e.unready))
+	}
 	if limit, size := g.set.inlineLimit, inlineBytes(e.contribution.Parts); limit > 0 && size > limit {
 		bad = append(bad, fmt.Errorf("%w: the inline state takes %d bytes, this member may send %d; keep it in a store",
 			ErrMisconfigured, size, limit))

@@ -88,6 +88,10 @@ type StatePart struct {
 type Contribution struct {
 	Positions []Position
 	Parts     []StatePart
+	// Ready returns when all parts are durable. It is called once, beside the preparation of the branches, and
+	// the vote leaves only after it; its error, or the end of the prepare time, makes the vote a no. It must
+	// return soon after ctx ends. Nil: all parts are durable.
+	Ready func(ctx context.Context) error
 }
 
 // Run is one generation of a member, as its task works with it. All methods may be called from

@@ -8,6 +8,7 @@ import (
 
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/aggregate"
+	"github.com/unisink/unisink/processor/checkpoint"
 	"github.com/unisink/unisink/processor/jsonfield"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -105,16 +106,15 @@ func BenchmarkSnapshot(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	snap := &snapshotter{member: "main", operator: "window", keyGroups: DefaultKeyGroups}
+	snap := checkpoint.New(checkpoint.Config{Member: "main", Operator: "window", KeyGroups: DefaultKeyGroups})
 	b.ReportAllocs()
 	size := 0
 	for b.Loop() {
-		op.dirty = true
-		parts, err := snap.take(b.Context(), op, participant.Barrier{Generation: 1, N: 1}, 64<<10)
+		taken, err := snap.Take(b.Context(), participant.Barrier{Generation: 1, N: 1}, op.meta(nil), op.keyed(), 64<<10)
 		if err != nil {
 			b.Fatal(err)
 		}
-		size = len(parts[0].Body)
+		size = len(taken.Parts[0].Body)
 	}
 	b.ReportMetric(float64(size), "bytes")
 }

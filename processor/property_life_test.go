@@ -37,7 +37,7 @@ type life struct {
 	src   *tape
 	sinks map[string]*processortest.Sink
 	scope *processortest.Scope
-	parts memory
+	parts *memory
 
 	p    *Pipeline
 	task *task
@@ -64,7 +64,7 @@ type moment struct {
 // live runs a trial to its end and says what is wrong.
 func live(t trial, fault sabotage) (err error) {
 	l := &life{
-		setup: t.setup, ctx: context.Background(), fault: fault, sinks: map[string]*processortest.Sink{}, parts: memory{},
+		setup: t.setup, ctx: context.Background(), fault: fault, sinks: map[string]*processortest.Sink{}, parts: newMemory(),
 		decided: moment{at: map[string]int64{}},
 	}
 	l.src = &tape{known: t.ends, fault: &l.fault, logs: make([]tapeLog, t.splits)}
@@ -253,7 +253,7 @@ func (l *life) decide() error {
 	for {
 		select {
 		case ids := <-l.run.Retired():
-			if err := l.task.snap.retired(l.ctx, ids); err != nil {
+			if err := l.task.snap.Retired(l.ctx, ids); err != nil {
 				return err
 			}
 		default:

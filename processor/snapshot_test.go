@@ -22,14 +22,19 @@ func stored(t *testing.T, src *processortest.Source) (*rig, *state.Dir) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return storedIn(t, src, dir), dir
+}
+
+func storedIn(t *testing.T, src *processortest.Source, store state.Store) *rig {
+	t.Helper()
 	r := newRig(t, src, func(r *rig) *Pipeline {
 		w := Tumbling(From("in", r.source, decodeReading()).EventTime(at).Key(byKey), time.Second, aggregate.Sum(value))
-		p, err := w.To("one", r.sinks["one"], encodeSum).Pipeline("test", StateStore(dir))
+		p, err := w.To("one", r.sinks["one"], encodeSum).Pipeline("test", StateStore(store))
 		r.must(err)
 		return p
 	}, "one")
 	r.scope.InlineLimit = 200
-	return r, dir
+	return r
 }
 
 func list(r *rig, dir *state.Dir) []string {
@@ -91,6 +96,8 @@ func TestP9_NoPartThatARestorePointNamesIsDeleted(t *testing.T) {
 		}
 		fill()
 		r.barrier(false) // its parts are in the store, and nothing will ever name them
+		_, err := r.run.Contribution(r.ctx, r.n)
+		r.must(err)
 	}
 	orphans := list(r, dir)
 	r.restart()
@@ -112,7 +119,7 @@ func retire(r *rig) {
 	for {
 		select {
 		case ids := <-r.run.Retired():
-			r.must(r.task.snap.retired(r.ctx, ids))
+			r.must(r.task.snap.Retired(r.ctx, ids))
 		default:
 			return
 		}
@@ -137,8 +144,8 @@ func TestP9_APausedRestoreDeletesNothingOfItsSuccessor(t *testing.T) {
 	if len(before) == 0 {
 		t.Fatal("nothing is in the store")
 	}
-	r.must(zombie.snap.sweep(r.ctx, generation, nil))
-	r.must(zombie.snap.retired(r.ctx, []string{"other.window.1.1.1", "main"}))
+	r.must(zombie.snap.Sweep(r.ctx, generation, nil))
+	r.must(zombie.snap.Retired(r.ctx, []string{"other.window.1.1.1", "main"}))
 	if after := list(r, dir); !slices.Equal(before, after) {
 		t.Errorf("%v is left of %v", after, before)
 	}
@@ -234,34 +241,40 @@ func TestASplitKeepsItsWatermarkAcrossARestart(t *testing.T) {
 	r.expect("one", "a=0 2")
 }
 
-// broken is a store that cannot write.
-type broken struct{ state.Store }
+// flaky is a store that cannot write while it is broken.
+type flaky struct {
+	state.Store
+	broken bool
+}
 
 var errBroken = errors.New("disk is full")
 
-func (broken) Name() string { return "broken" }
+func (f *flaky) Put(ctx context.Context, id string, body []byte) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Put(ctx, id, body)
+}
 
-func (broken) Put(context.Context, string, []byte) error { return errBroken }
-
-func TestWithoutADurableSnapshotThereIsNoVote(t *testing.T) {
+func TestE4_WithoutADurableSnapshotThereIsNoVote(t *testing.T) {
 	src := processortest.NewSource("in", "0")
-	r, dir := stored(t, src)
+	dir, err := state.OpenDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &flaky{Store: dir, broken: true}
+	r := storedIn(t, src, store)
 	for i := range 50 {
 		src.Append("0", record("x", fmt.Sprintf("key-%04d", i*7919%10007), 100, 1))
 	}
 	r.restart()
 	for r.poll() {
 	}
-	r.task.snap.store = broken{dir}
-	err := r.task.loop.barrier(r.ctx, participant.Barrier{Generation: 1, N: 1})
-	if !errors.Is(err, errBroken) {
+	r.barrier(false)
+	if err := r.scope.Decide(r.ctx); !errors.Is(err, errBroken) {
 		t.Errorf("got %v", err)
 	}
-	ctx, cancel := context.WithCancel(r.ctx)
-	cancel()
-	if _, err := r.run.Contribution(ctx, 1); !errors.Is(err, context.Canceled) {
-		t.Errorf("a vote is there: %v", err)
-	}
+	store.broken = false
 	r.restart()
 	for r.poll() {
 	}

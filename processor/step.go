@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/checkpoint"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -17,7 +18,7 @@ import (
 type epochLoop struct {
 	op        operator
 	out       *outbox
-	snap      *snapshotter
+	snap      *checkpoint.Snapshots
 	run       participant.Run
 	limit     int // bytes of inline state in a vote
 	positions map[stream.Split]*place
@@ -32,7 +33,7 @@ type place struct {
 	highWater int64 // -1 unknown
 }
 
-func newEpochLoop(op operator, sinks []namedSink, snap *snapshotter) *epochLoop {
+func newEpochLoop(op operator, sinks []namedSink, snap *checkpoint.Snapshots) *epochLoop {
 	e := &epochLoop{op: op, out: newOutbox(sinks), snap: snap, positions: map[stream.Split]*place{}}
 	e.out.branch = func(ctx context.Context, resource string) (participant.Branch, error) {
 		return e.run.Branch(ctx, resource)
@@ -110,13 +111,13 @@ func (e *epochLoop) barrier(ctx context.Context, b participant.Barrier) error {
 			return err
 		}
 	}
-	parts, err := e.snap.take(ctx, e.op, b, e.limit)
+	snap, err := e.snap.Take(ctx, b, e.op.meta(nil), e.op.keyed(), e.limit)
 	if err != nil {
 		return fmt.Errorf("snapshot of epoch %d.%d: %w", b.Generation, b.N, err)
 	}
 	e.out.voted()
 	e.worked = false
-	if err := e.run.Vote(ctx, b, participant.Contribution{Positions: e.cut(), Parts: parts}); err != nil {
+	if err := e.run.Vote(ctx, b, participant.Contribution{Positions: e.cut(), Parts: snap.Parts, Ready: snap.Ready}); err != nil {
 		return fmt.Errorf("vote for epoch %d.%d: %w", b.Generation, b.N, err)
 	}
 	e.run.Progress(e.lag(), e.ended)

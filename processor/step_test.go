@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -258,7 +259,7 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 		within := rapid.Bool().Draw(rt, "within the bound")
 		src := processortest.NewSource("in", splits...)
 		src.Wait = 0
-		parts := memory{}
+		parts := newMemory()
 		r := newRig(t, src, idsPipeline(disorder, parts), "one", "two", "late")
 		if rapid.Bool().Draw(rt, "state in a store") {
 			r.scope.InlineLimit = 130 // hardly more than the watermarks need
@@ -310,12 +311,12 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 		}
 		r.restart() // which sweeps
 		for _, id := range kept(r) {
-			if _, ok := parts["test.0."+id]; !ok {
+			if _, err := parts.Get(r.ctx, "test.0."+id); err != nil {
 				rt.Fatalf("restore points name %s, which is gone", id)
 			}
 		}
-		if len(parts) != len(kept(r)) {
-			rt.Fatalf("%d parts are in the store, and restore points name %v", len(parts), kept(r))
+		if have := len(parts.parts); have != len(kept(r)) {
+			rt.Fatalf("%d parts are in the store, and restore points name %v", have, kept(r))
 		}
 		src.Batch = 100
 		src.End()
@@ -328,37 +329,51 @@ func TestEveryRecordOnceAcrossRestartsAnywhere(t *testing.T) {
 }
 
 // memory is a store in memory.
-type memory map[string][]byte
+type memory struct {
+	mu    sync.Mutex // guards parts
+	parts map[string][]byte
+}
 
-func (memory) Name() string { return "memory" }
+func newMemory() *memory { return &memory{parts: map[string][]byte{}} }
 
-func (m memory) Put(_ context.Context, id string, body []byte) error {
-	m[id] = slices.Clone(body)
+func (*memory) Name() string { return "memory" }
+
+func (m *memory) Put(_ context.Context, id string, body []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.parts[id] = slices.Clone(body)
 	return nil
 }
 
-func (m memory) Get(_ context.Context, id string) ([]byte, error) {
-	if b, ok := m[id]; ok {
+func (m *memory) Get(_ context.Context, id string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b, ok := m.parts[id]; ok {
 		return b, nil
 	}
 	return nil, state.ErrNoPart
 }
 
-func (m memory) Delete(_ context.Context, id string) error {
-	delete(m, id)
+func (m *memory) Delete(_ context.Context, id string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.parts, id)
 	return nil
 }
 
-func (m memory) List(_ context.Context, prefix string) (ids []string, err error) {
-	for id := range m {
+func (m *memory) List(_ context.Context, prefix string) (ids []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for id := range m.parts {
 		if strings.HasPrefix(id, prefix) {
 			ids = append(ids, id)
 		}
 	}
+	slices.Sort(ids)
 	return ids, nil
 }
 
-func idsPipeline(disorder int64, parts memory) func(r *rig) *Pipeline {
+func idsPipeline(disorder int64, parts *memory) func(r *rig) *Pipeline {
 	return func(r *rig) *Pipeline {
 		s := From("in", r.source, decodeReading()).EventTime(at).Key(byKey)
 		p, err := Tumbling[reading, []string](s, time.Second, ids{}).Disorder(time.Duration(disorder)*time.Millisecond).

@@ -11,6 +11,7 @@ import (
 
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/checkpoint"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -20,7 +21,7 @@ import (
 type task struct {
 	p     *Pipeline
 	log   *slog.Logger
-	snap  *snapshotter
+	snap  *checkpoint.Snapshots
 	loop  *epochLoop
 	gen   uint64
 	stop  context.CancelFunc // nil when nothing runs
@@ -55,10 +56,10 @@ func newTask(p *Pipeline, name string, shard uint32, log *slog.Logger) *task {
 	}
 	return &task{
 		p: p, log: log, ordered: make(chan struct{}, 1),
-		snap: &snapshotter{
-			scope: fmt.Sprintf("%s.%d.", name, shard), member: p.settings.member,
-			operator: p.operatorID, keyGroups: p.settings.keyGroups, store: p.settings.store,
-		},
+		snap: checkpoint.New(checkpoint.Config{
+			Scope: fmt.Sprintf("%s.%d.", name, shard), Member: p.settings.member,
+			Operator: p.operatorID, KeyGroups: p.settings.keyGroups, Store: p.settings.store,
+		}),
 	}
 }
 
@@ -79,23 +80,14 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 	splits := t.p.source.Splits()
 	if r.Fresh {
 		op.reset(splits)
-		t.snap.stored = nil
+		t.snap.Clear()
 	} else {
-		meta, keyed, err := t.snap.load(ctx, r)
-		if err != nil {
-			return err
-		}
-		err = op.restore(meta, splits)
-		for _, k := range keyed {
-			if err == nil {
-				err = state.DecodeWhole(k, t.p.settings.keyGroups, op.keyed())
-			}
-		}
+		err := t.snap.Load(ctx, r, func(meta []byte) (state.Keyed, error) { return op.keyed(), op.restore(meta, splits) })
 		if err != nil {
 			return fmt.Errorf("state of operator %q at restore point %d.%d: %w", t.p.operatorID, r.RestoreGeneration, r.RestoreN, err)
 		}
 	}
-	if err := t.snap.sweep(ctx, r.Generation, r.KeptParts); err != nil {
+	if err := t.snap.Sweep(ctx, r.Generation, r.KeptParts); err != nil {
 		// Rubbish that stays is found again at the next restore.
 		t.log.WarnContext(ctx, "state parts that nothing names could not be deleted", obs.Gen(r.Generation), obs.Err(err))
 	}
@@ -146,6 +138,7 @@ func (t *task) halt() {
 	if t.stop != nil {
 		t.stop()
 		t.group.Wait()
+		t.snap.Wait()
 		t.stop = nil
 	}
 	t.mu.Lock()
@@ -196,7 +189,7 @@ func (t *task) work(ctx context.Context, run participant.Run, batches <-chan pol
 			return nil
 		case <-t.ordered: // and to the top, where it is taken
 		case ids := <-run.Retired():
-			if err := t.snap.retired(ctx, ids); err != nil {
+			if err := t.snap.Retired(ctx, ids); err != nil {
 				t.log.WarnContext(ctx, "retired state parts could not be deleted", obs.Gen(t.gen), obs.Err(err))
 			}
 		case p := <-batches:

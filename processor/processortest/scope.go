@@ -297,6 +297,11 @@ func (r *Run) prepare(ctx context.Context, v *vote, branches map[string]particip
 			handles = append(handles, a.Handle)
 		}
 	}
+	if ready := v.contribution.Ready; ready != nil {
+		if err := ready(ctx); err != nil {
+			refused = errors.Join(refused, fmt.Errorf("the state is not durable: %w", err))
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	v.handles, v.refused, v.ready = handles, refused, true

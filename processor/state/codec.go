@@ -20,6 +20,13 @@ func DecodeWhole(payload []byte, groups uint32, into Restored) error {
 	return d.Err
 }
 
+// DecodeGroup puts what AppendGroup wrote for a group into a state that has none of its entries.
+func DecodeGroup(payload []byte, group, groups uint32, into Restored) error {
+	d := Decoder{Rest: payload}
+	d.entries(group, groups, into)
+	return d.end(group)
+}
+
 // DecodeChanges applies what AppendChanges wrote for a group.
 func DecodeChanges(payload []byte, group, groups uint32, into Restored) error {
 	d := Decoder{Rest: payload}
@@ -30,6 +37,11 @@ func DecodeChanges(payload []byte, group, groups uint32, into Restored) error {
 		}
 	}
 	d.entries(group, groups, into)
+	return d.end(group)
+}
+
+// end refuses what stands behind the last entry of a group.
+func (d *Decoder) end(group uint32) error {
 	if d.Err == nil && len(d.Rest) > 0 {
 		return fmt.Errorf("%w: there is something behind the last entry of group %d", ErrFormat, group)
 	}
@@ -85,7 +97,19 @@ func (d *Decoder) Varint() int64 {
 
 // Bytes reads a length and as many bytes, which stay a part of the input.
 func (d *Decoder) Bytes() []byte {
-	n := d.Uvarint()
+	return d.Take(d.Uvarint())
+}
+
+// Byte reads one byte.
+func (d *Decoder) Byte() byte {
+	if b := d.Take(1); d.Err == nil {
+		return b[0]
+	}
+	return 0
+}
+
+// Take reads so many bytes, which stay a part of the input.
+func (d *Decoder) Take(n uint64) []byte {
 	if d.Err == nil && n > uint64(len(d.Rest)) {
 		d.Err = fmt.Errorf("%w: it ends too early", ErrFormat)
 	}

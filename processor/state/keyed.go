@@ -32,7 +32,7 @@ type Recorded interface {
 
 // Restored is what a restore asks, in the order of the parts.
 type Restored interface {
-	// Reserve makes room for that many entries of a start.
+	// Reserve makes room for as many entries as Size.Windows says.
 	Reserve(start int64, entries int)
 	// Put makes or replaces an entry.
 	Put(start int64, hash uint64, key, value []byte) error
@@ -51,7 +51,7 @@ type Size struct {
 	Changed int
 	// Touched: something may have changed since the last Index.
 	Touched bool
-	// Windows tells how the entries spread over starts, where that helps a restore.
+	// Windows is what a restore may call Reserve with.
 	Windows []Window
 }
 

@@ -34,6 +34,9 @@ func (v *sessionsView[A]) Index() Size {
 	v.changed, v.sorted = 0, false
 	v.eachChange(func(uint64, ref) { v.changed++ })
 	size := Size{Entries: v.s.live, Groups: v.sizes, Changed: v.changed + len(c.gone), Touched: c.touched}
+	if size.Entries >= largeWindow {
+		size.Windows = []Window{{Entries: size.Entries}}
+	}
 	c.touched = false
 	return size
 }

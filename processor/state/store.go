@@ -15,7 +15,7 @@ type Store interface {
 	// Name says which store it is, for people and for the state's record of where a part lies: "dir:/var/lib/app/state".
 	Name() string
 	// Put makes a part durable before it returns. A repeat with the same id replaces what is there;
-	// ids are never used for two contents by a correct caller.
+	// ids are never used for two contents by a correct caller. Body is the caller's again on return.
 	Put(ctx context.Context, id string, body []byte) error
 	// Get returns a part, or ErrNoPart.
 	Get(ctx context.Context, id string) ([]byte, error)

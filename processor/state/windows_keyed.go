@@ -5,8 +5,12 @@ import (
 	"slices"
 )
 
-// mostWindows is how many windows a snapshot lists the sizes of.
-const mostWindows = 64
+const (
+	// mostWindows is how many windows a snapshot lists the sizes of.
+	mostWindows = 64
+	// largeWindow is from how many entries on it is worth to make room for them in advance.
+	largeWindow = 1 << 12
+)
 
 // OfWindows is the snapshots' view of w, in so many key groups: put appends an accumulator to dst, get
 // reads one into acc, which is the zero value. An entry's start is that of its window. Of each w there
@@ -48,7 +52,7 @@ func (v *windowsView[A]) Index() Size {
 		t.track.touched = false
 		size.Entries += t.Len()
 		size.Changed += t.changed()
-		if len(v.starts) <= mostWindows {
+		if t.Len() >= largeWindow && len(v.starts) <= mostWindows {
 			v.windows = append(v.windows, Window{start, t.Len()})
 		}
 	}
