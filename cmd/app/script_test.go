@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -36,10 +37,17 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
 			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
+			"example": example, "put": put,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
 			e.Setenv("UNISINK_LOG_LEVEL", "error")
+			e.Setenv("FIRST", strconv.FormatInt(firstOrder, 10))
+			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
+			e.Setenv("EXAMPLES", examples)
+			if err != nil {
+				return err
+			}
 			return nil
 		},
 	})
@@ -232,6 +240,24 @@ func fixedOrders(from, to int) []stream.Record {
 		})
 	}
 	return out
+}
+
+// put BROKER TOPIC KEY VALUE...: one record for each value, as it stands; \n in it is a line break.
+func put(ts *testscript.TestScript, _ bool, args []string) {
+	var out []stream.Record
+	for _, v := range args[3:] {
+		out = append(out, stream.Record{Key: []byte(args[2]), Value: []byte(strings.ReplaceAll(v, `\n`, "\n")), Time: firstOrder})
+	}
+	withAdmin(ts, args[0], func(ctx context.Context, a *kafka.Admin) { ts.Check(a.Produce(ctx, args[1], out)) })
+}
+
+// example NAME: builds examples/NAME into the script's directory.
+func example(ts *testscript.TestScript, _ bool, args []string) {
+	build := exec.Command("go", "build", "-o", ts.MkAbs(args[0]), "./examples/"+args[0])
+	build.Dir = filepath.Join("..", "..")
+	if text, err := build.CombinedOutput(); err != nil {
+		ts.Fatalf("%v: %s", err, text)
+	}
 }
 
 func withAdmin(ts *testscript.TestScript, broker string, f func(context.Context, *kafka.Admin)) {
