@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/unisink/unisink/adapters/file"
@@ -29,7 +30,7 @@ type fileSink struct {
 
 // File is the adapter of directories.
 func File() Adapter {
-	return Adapter{Kind: file.Kind, Check: checkFiles, Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: file.Kind, Check: checkFiles, Places: filePlaces, Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}),
 			Source: newFileSource,
@@ -100,6 +101,17 @@ func checkFiles(_ context.Context, _ spec.Env, uses []Use) error {
 		}
 	}
 	return nil
+}
+
+func filePlaces(u Use) ([]string, error) {
+	dir, err := dirOf(u)
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, err
+	}
+	return []string{"the directory " + dir}, nil
 }
 
 func dirOf(u Use) (string, error) {

@@ -56,7 +56,7 @@ type kafkaSASL struct {
 
 // Kafka is the adapter of topics.
 func Kafka() Adapter {
-	return Adapter{Kind: kafka.Kind, Check: checkKafka, Spec: func(*spec.Document) spec.Adapter {
+	return Adapter{Kind: kafka.Kind, Check: checkKafka, Places: kafkaPlaces, Spec: func(*spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}),
 			Source: newKafkaSource, Sink: newKafkaSink,
@@ -118,6 +118,31 @@ func security(t *kafkaTLS, s *kafkaSASL) kafka.Security {
 		}
 	}
 	return out
+}
+
+// kafkaPlaces are topics by each broker that is named: two lists with one broker in common are one cluster.
+func kafkaPlaces(u Use) ([]string, error) {
+	var brokers, topics []string
+	if u.Source {
+		var in kafkaSource
+		if err := decode(u.Settings, &in); err != nil {
+			return nil, err
+		}
+		brokers, topics = in.Brokers, in.Topics
+	} else {
+		var in kafkaSink
+		if err := decode(u.Settings, &in); err != nil {
+			return nil, err
+		}
+		brokers, topics = in.Brokers, []string{in.Topic}
+	}
+	var out []string
+	for _, b := range brokers {
+		for _, t := range topics {
+			out = append(out, fmt.Sprintf("the topic %s at %s", t, b))
+		}
+	}
+	return out, nil
 }
 
 // cluster is what a pipeline uses of one Kafka cluster, as one client.
