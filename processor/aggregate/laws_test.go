@@ -52,6 +52,7 @@ func subjects() []subject {
 		of(Distinct(5, text)), of(Distinct(100, text)), of(TopK(5, text)), of(TopK(100, text)),
 		of(Largest(3, value, text)), of(Largest[reading](1000, value, nil)), of(First(at, text)), of(Last(at, text)),
 		of(ApproxDistinct(0.1, text)), of(Quantiles(0.01, float)), of(Quantiles(0.5, float)),
+		of(Where(even, Sum(value))), of(Where(even, Distinct(5, text))), of(allFields(5)), of(allFields(100)), of(rows()),
 	}
 }
 
@@ -209,7 +210,7 @@ func (s subjectOf[A]) encodeAll(records []reading) ([]byte, error) {
 
 // known reports whether a record, and not a mistake of ours, may be the reason.
 func known(err error) bool {
-	for _, k := range []error{ErrOverflow, ErrNotFinite, ErrMixed, ErrTooMany, ErrTooLong, number.ErrNone} {
+	for _, k := range []error{ErrOverflow, ErrNotFinite, ErrMixed, ErrTooMany, ErrTooLong, number.ErrNone, errTwo} {
 		if errors.Is(err, k) {
 			return true
 		}
@@ -228,3 +229,7 @@ func TestMeansOfNothing(t *testing.T) {
 		t.Errorf("got %v", n)
 	}
 }
+
+func intNumber(v int64) number.Number { return number.OfInt(v) }
+
+func nan() float64 { return math.NaN() }

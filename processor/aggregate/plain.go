@@ -18,6 +18,9 @@ type plain[T, V, A any] struct {
 
 func (p *plain[T, V, A]) Name() string { return p.name }
 
+// copies is true although some have pointers: nothing behind them is ever changed.
+func (*plain[T, V, A]) copies() bool { return true }
+
 func (p *plain[T, V, A]) Init(acc *A) { *acc = p.none }
 
 func (p *plain[T, V, A]) Add(acc *A, rec *T) error { return p.add(acc, p.field(rec)) }
