@@ -68,7 +68,7 @@ const (
 func newComparison(e *evaluator) *comparison {
 	return &comparison{
 		e: e, epochs: map[windowID]stamp{},
-		counts: slices.IndexFunc(e.p.Folds, func(f Fold) bool { return f.Kind == Count }),
+		counts: slices.IndexFunc(e.p.Folds, func(f Fold) bool { return f.Kind == Count && !f.Partial }),
 	}
 }
 
@@ -247,6 +247,11 @@ func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement 
 	why := c.differs(&w.total, id, w.end, f)
 	if w.unsure != "" {
 		return judgement{fitsPerhaps, w.unsure}
+	}
+	for _, i := range f.Needs {
+		if _, known := w.total.accs[i].value(); !known {
+			return judgement{fitsPerhaps, "what is computed of its " + string(e.p.Folds[i].Kind) + " can't be computed again"}
+		}
 	}
 	// What is labelled with an epoch up to the cut holds nothing from behind the cut.
 	after := w.after

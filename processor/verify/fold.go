@@ -32,7 +32,14 @@ type Fold struct {
 	// Error is what the aggregate states of itself: of ApproxDistinct the relative standard error, six of
 	// which are let pass, of Quantile the relative error of the value.
 	Error float64
+	// Limit of different values that Distinct and TopK take for one key and window; 0: there is none.
+	Limit int
+	// Partial: it takes the records only that have a value, see [Absent].
+	Partial bool
 }
+
+// Absent is a value that a fold leaves out.
+type Absent struct{}
 
 // piece is what one record adds to its window.
 type piece struct {
@@ -55,18 +62,16 @@ type acc interface {
 	value() (v any, ok bool)
 }
 
-// accepts says why a fold cannot take a value, which makes its record bad. Like all that is missing,
-// null is no value; NaN and the infinities are no numbers.
+// accepts says why a fold cannot take a value, which makes its record bad. Null is no value; NaN and the
+// infinities are no numbers.
 func (f Fold) accepts(v any) error {
+	if _, left := v.(Absent); left {
+		return nil
+	}
 	switch f.Kind {
 	case Count:
 		return nil
-	case Sum, Avg, Quantile:
-		return isNumber(v)
-	case Min, Max:
-		if _, text := v.(string); text {
-			return nil
-		}
+	case Sum, Avg, Quantile, Min, Max:
 		return isNumber(v)
 	case Distinct, ApproxDistinct, First, Last, TopK:
 		if f, is := v.(float64); is {
@@ -131,7 +136,7 @@ func (f Fold) empty() acc {
 	case Max:
 		return &extreme{sign: 1}
 	case Distinct, ApproxDistinct:
-		return &set{stated: f.Error, seen: map[string]struct{}{}}
+		return &set{stated: f.Error, limit: f.Limit, seen: map[string]struct{}{}}
 	case Quantile:
 		return &ranked{q: f.Q, stated: f.Error}
 	case First:
@@ -139,7 +144,7 @@ func (f Fold) empty() acc {
 	case Last:
 		return &edge{sign: 1}
 	case TopK:
-		return &top{k: f.K, counts: map[string]*tally{}}
+		return &top{k: f.K, limit: f.Limit, counts: map[string]*tally{}}
 	}
 	panic("verify: an aggregate that was not checked: " + string(f.Kind))
 }
@@ -165,7 +170,9 @@ func (t *total) add(p *piece) {
 		if i < len(p.values) {
 			v = p.values[i]
 		}
-		a.add(p, v)
+		if _, left := v.(Absent); !left {
+			a.add(p, v)
+		}
 	}
 }
 
@@ -245,11 +252,20 @@ func (s *summed) merge(other acc) {
 // refuses: it depends on the order of the records, which is not known, whether some of them were refused: a
 // sum may have passed 64 bits on the way, and decimals and floats cannot be added up.
 func (s *summed) refuses() bool {
-	return s.exact == nil && !s.floats && s.abs >= math.MaxInt64 || s.exact != nil && s.floats
+	switch {
+	case s.exact == nil:
+		return !s.floats && s.abs >= math.MaxInt64
+	case s.floats:
+		return true
+	}
+	// Decimals have 38 digits; with these it cannot come to more.
+	return s.abs >= 1e17 || s.exact.Denom().BitLen() > 66
 }
 
 func (s *summed) value() (any, bool) {
 	switch {
+	case s.n == 0:
+		return nil, true
 	case s.floats:
 		return s.real(), true
 	case s.exact != nil:
@@ -277,6 +293,9 @@ func (s *summed) real() float64 {
 func (s *summed) slack() float64 { return float64(s.n+1) * 0x1p-51 * s.abs }
 
 func (s *summed) differs(is any) string {
+	if s.n == 0 {
+		return empty(is)
+	}
 	if s.floats {
 		return far(is, s.real(), s.slack())
 	}
@@ -293,7 +312,12 @@ func (a *averaged) merge(o acc) { a.summed.merge(&o.(*averaged).summed) }
 
 func (a *averaged) mean() float64 { return a.real() / float64(a.n) }
 
-func (a *averaged) value() (any, bool) { return a.mean(), a.n > 0 }
+func (a *averaged) value() (any, bool) {
+	if a.n == 0 {
+		return nil, true
+	}
+	return a.mean(), a.exact == nil
+}
 
 func (a *averaged) differs(is any) string {
 	if a.n == 0 {
@@ -307,23 +331,35 @@ func (a *averaged) differs(is any) string {
 
 // extreme is the least (sign -1) or largest (sign 1) value.
 type extreme struct {
-	sign int
-	best any
+	sign           int
+	best           any
+	exact, inexact bool // decimals came, and floats
 }
 
+// refuses: decimals and floats are not compared, and which come first is not known.
+func (e *extreme) refuses() bool { return e.exact && e.inexact }
+
 func (e *extreme) add(_ *piece, v any) {
+	switch v.(type) {
+	case *big.Rat:
+		e.exact = true
+	case float64:
+		e.inexact = true
+	}
 	if e.best == nil || order(v, e.best)*e.sign > 0 {
 		e.best = v
 	}
 }
 
 func (e *extreme) merge(o acc) {
-	if b := o.(*extreme).best; b != nil {
-		e.add(nil, b)
+	x := o.(*extreme)
+	if x.best != nil {
+		e.add(nil, x.best)
 	}
+	e.exact, e.inexact = e.exact || x.exact, e.inexact || x.inexact
 }
 
-func (e *extreme) value() (any, bool) { return e.best, e.best != nil }
+func (e *extreme) value() (any, bool) { return e.best, true }
 
 func (e *extreme) differs(is any) string {
 	if e.best == nil {

@@ -11,8 +11,12 @@ import (
 // where there are few.
 type set struct {
 	stated float64
+	limit  int
 	seen   map[string]struct{}
 }
+
+// refuses: of too many values some were refused, and which is not known.
+func (s *set) refuses() bool { return s.limit > 0 && len(s.seen) > s.limit }
 
 const (
 	sigmas  = 6
@@ -127,10 +131,13 @@ func (e *edge) merge(other acc) {
 }
 
 func (e *edge) value() (any, bool) {
-	if len(e.cands) != 1 {
-		return nil, false
+	switch len(e.cands) {
+	case 0:
+		return nil, true
+	case 1:
+		return e.cands[0].v, true
 	}
-	return e.cands[0].v, true
+	return nil, false
 }
 
 func (e *edge) differs(is any) string {
@@ -148,9 +155,11 @@ func (e *edge) differs(is any) string {
 
 // top holds the most frequent values.
 type top struct {
-	k      int
-	counts map[string]*tally
+	k, limit int
+	counts   map[string]*tally
 }
+
+func (t *top) refuses() bool { return t.limit > 0 && len(t.counts) > t.limit }
 
 type tally struct {
 	v any

@@ -131,11 +131,6 @@ func (e *evaluator) windowsOf(a *arrival) (out []*want) {
 
 // refuses reports whether records may have been refused by an aggregate, depending on their order.
 func refuses(x acc) bool {
-	switch s := x.(type) {
-	case *summed:
-		return s.refuses()
-	case *averaged:
-		return s.refuses()
-	}
-	return false
+	r, may := x.(interface{ refuses() bool })
+	return may && r.refuses()
 }

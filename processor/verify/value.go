@@ -138,7 +138,10 @@ func far(is any, must, slack float64) string {
 	return must1(is, must)
 }
 
-// roundedMean judges a mean of decimals, which has as many digits as were written.
+// meanDigits is how many digits behind the point a mean of decimals has at least, where it is not exact.
+const meanDigits = 6
+
+// roundedMean judges a mean of decimals, which is rounded at its last digit.
 func roundedMean(is string, must *big.Rat) string {
 	d, ok := ratOf(is)
 	if !ok {
@@ -149,7 +152,9 @@ func roundedMean(is string, must *big.Rat) string {
 		digits = len(is) - at - 1
 	}
 	unit := new(big.Rat).SetFrac(big.NewInt(1), new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(digits)), nil))
-	if off := new(big.Rat).Sub(d, must); off.Abs(off).Cmp(unit) < 0 {
+	off := new(big.Rat).Sub(d, must)
+	off.Abs(off).Mul(off, big.NewRat(2, 1))
+	if off.Sign() == 0 || digits >= meanDigits && off.Cmp(unit) <= 0 {
 		return ""
 	}
 	return must1(is, must)

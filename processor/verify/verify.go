@@ -113,6 +113,8 @@ type Found struct {
 	// Derived compares what was computed from the aggregates, given by index of Folds, and returns how
 	// it differs, or "". Nil: nothing was.
 	Derived func(key string, start, end int64, values []any) string
+	// Needs are the folds that Derived asks for. Where one has no one right value, Derived is not asked.
+	Needs []int
 }
 
 // Copies is a sink that holds records of the source: those that passed through, late ones or dead letters.
@@ -137,6 +139,8 @@ type Job struct {
 	// Late and Dead are the outputs for late records and dead letters; nil: there is none.
 	Late, Dead *Copies
 	Cut        Cut
+	// Doubts are reasons why something cannot be known that are clear before anything is read.
+	Doubts []Case
 	// Progress is told, now and then and from the goroutine of Run, what is being read and how many
 	// records of it there were so far; nil: nobody asks.
 	Progress func(what string, records int)
@@ -185,6 +189,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		return Report{}, fmt.Errorf("verify: %w", err)
 	}
 	e := newEvaluator(j)
+	e.report.Undeterminable = append(e.report.Undeterminable, j.Doubts...)
 	if err := e.readCopies(ctx); err != nil {
 		return Report{}, fmt.Errorf("verify: %w", err)
 	}
