@@ -43,7 +43,6 @@ type windowing[T, A any] struct {
 	marks window.Marks
 	// settled is the watermark up to which everything has fired, never MaxWatermark.
 	settled stream.Watermark
-	dirty   bool
 
 	key    []byte    // used again for every record
 	result Result[A] // and this for every result
@@ -65,7 +64,6 @@ func (o *windowing[T, A]) resetTime(splits []stream.Split) {
 	o.marks.Reset(splits, nil, stream.MinWatermark)
 	o.count = Counters{}
 	o.settled = stream.MinWatermark
-	o.dirty = true
 }
 
 // heard says whose batch comes, and returns the split's index.
@@ -215,7 +213,6 @@ func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream
 	if err := o.add(first, last); err != nil {
 		return err
 	}
-	o.dirty = true
 	o.count.Windowed++
 	o.marks.Observe(split, in.EventTime)
 	for _, t := range o.touched {
@@ -295,7 +292,6 @@ func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {
 			break
 		}
 		o.open.Drop(start)
-		o.dirty = true
 	}
 	o.marks.Settle(o.settled)
 	return nil

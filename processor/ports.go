@@ -53,7 +53,8 @@ type Aggregate[T, A any] interface {
 	Init(acc *A)
 	// Add folds a record in. After an error acc is as it was before; what of rec is kept must be copied.
 	Add(acc *A, rec *T) error
-	// Merge folds other, of the same key, into acc. After an error acc is as it was before.
+	// Merge folds other, of the same key, into acc, and leaves other as it is: what acc keeps of it is a
+	// copy. After an error acc is as it was before.
 	Merge(acc, other *A) error
 	// Encode appends acc to dst for a snapshot.
 	Encode(dst []byte, acc *A) []byte

@@ -58,6 +58,14 @@ func Sliding[T, A any](s *Stream[T], size, every time.Duration, agg Aggregate[T,
 	return windowed(s, shape{kind: sliding, size: size, every: every}, agg)
 }
 
+// Session aggregates records by key in sessions of event time: a record at t makes [t, t+gap), and what
+// overlaps or touches is one session. It fires when the watermark is past its end, since a record that is
+// on time may touch it until then. A record that is not on time, but by less than gap, may begin a session
+// beside one that has fired.
+func Session[T, A any](s *Stream[T], gap time.Duration, agg Aggregate[T, A]) *Windowed[T, A] {
+	return windowed(s, shape{kind: session, size: gap}, agg)
+}
+
 func windowed[T, A any](s *Stream[T], sh shape, agg Aggregate[T, A]) *Windowed[T, A] {
 	return &Windowed[T, A]{in: s, shape: sh, agg: agg, id: "window", idleAfter: DefaultIdleAfter}
 }
@@ -125,7 +133,12 @@ func (w *Windowed[T, A]) Pipeline(name string, opts ...Option) (*Pipeline, error
 	return assemble(name, opts, middle{
 		from: w.in.from, steps: w.in.steps, id: w.id, sinks: sinks, dead: w.in.onBad.dead,
 		fingerprint: w.operatorFingerprint(), mistakes: w.mistakes(), dropsLate: w.late == nil,
-		operator: func(keyGroups uint32) operator { return newWindowOperator(w, keyGroups) },
+		operator: func(keyGroups uint32) operator {
+			if w.shape.kind == session {
+				return newSessionOperator(w, keyGroups)
+			}
+			return newWindowOperator(w, keyGroups)
+		},
 	})
 }
 
@@ -139,6 +152,9 @@ func (w *Windowed[T, A]) mistakes() []error {
 	}
 	if w.lateness < 0 || w.lateness%time.Millisecond != 0 {
 		errs = append(errs, fmt.Errorf("allowed lateness %v: give whole milliseconds", w.lateness))
+	}
+	if w.lateness > 0 && w.shape.kind == session {
+		errs = append(errs, fmt.Errorf("allowed lateness %v: sessions have none, since a session that grows would have to take a result back; give more Disorder", w.lateness))
 	}
 	if w.idleAfter < 0 {
 		errs = append(errs, fmt.Errorf("idle time %v is negative", w.idleAfter))
@@ -165,7 +181,7 @@ func (w *Windowed[T, A]) operatorFingerprint() string {
 // shape is how windows are laid over event time.
 type shape struct {
 	kind        shapeKind
-	size, every time.Duration
+	size, every time.Duration // of a session, size is the gap
 }
 
 type shapeKind uint8
@@ -174,6 +190,7 @@ const (
 	shapeUnset shapeKind = iota
 	tumbling
 	sliding
+	session
 )
 
 // maxOverlap is how many sliding windows a record may be in.
@@ -182,7 +199,9 @@ const maxOverlap = 1000
 func (s shape) mistakes() []error {
 	odd := func(d time.Duration) bool { return d < time.Millisecond || d%time.Millisecond != 0 }
 	var errs []error
-	if odd(s.size) {
+	if odd(s.size) && s.kind == session {
+		errs = append(errs, fmt.Errorf("session gap %v: give whole milliseconds, more than none", s.size))
+	} else if odd(s.size) {
 		errs = append(errs, fmt.Errorf("window size %v: give whole milliseconds, more than none", s.size))
 	}
 	if s.kind != sliding {
@@ -200,8 +219,12 @@ func (s shape) mistakes() []error {
 }
 
 func (s shape) fingerprint() string {
-	if s.kind == sliding {
+	switch s.kind {
+	case sliding:
 		return fmt.Sprintf("sliding/1 size=%dms every=%dms", s.size.Milliseconds(), s.every.Milliseconds())
+	case session:
+		return fmt.Sprintf("session/1 gap=%dms", s.size.Milliseconds())
+	case tumbling, shapeUnset:
 	}
 	return fmt.Sprintf("tumbling/1 size=%dms", s.size.Milliseconds())
 }
