@@ -167,6 +167,8 @@ func globalFlags() []cli.Flag {
 func group(name, usage string, subs ...*cli.Command) *cli.Command {
 	return &cli.Command{
 		Name: name, Usage: usage, Subcommands: subs, HideHelpCommand: true,
+		UsageText:   fmt.Sprintf("unisink %s COMMAND [options]", name),
+		Description: fmt.Sprintf("`unisink %s COMMAND --help` says more about a command; `unisink --help` has the options that all share.", name),
 		Action: func(c *cli.Context) error {
 			verbs := make([]string, len(subs))
 			for i, s := range subs {

@@ -13,7 +13,7 @@ import (
 )
 
 func (a *app) epoch() *cli.Command {
-	return group("epoch", "numbered checkpoints of a scope",
+	return group("epoch", "list and show the numbered checkpoints of a scope",
 		&cli.Command{
 			Name: "list", Usage: "decided epochs, newest first", ArgsUsage: "PIPELINE[/SHARD]",
 			Flags: []cli.Flag{

@@ -14,7 +14,7 @@ import (
 )
 
 func (a *app) pipeline() *cli.Command {
-	return group("pipeline", "named dataflows",
+	return group("pipeline", "show pipelines; stop, drain, start and rewind them; check their files",
 		&cli.Command{Name: "list", Usage: "all pipelines and how they stand", Action: a.pipelineList},
 		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for, restore points", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
 		&cli.Command{Name: "start", Usage: "let a stopped pipeline run again, from where it stopped", ArgsUsage: "PIPELINE", Action: a.pipelineStart},
