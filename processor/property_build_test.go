@@ -153,8 +153,9 @@ func (tallying) Merge(acc, other *tally) error {
 	return nil
 }
 
+// Encode makes it so long that a tight vote has no room for it.
 func (tallying) Encode(dst []byte, acc *tally) []byte {
-	return fmt.Appendf(dst, "%d %s", acc.sum, strings.Join(acc.ids, " "))
+	return fmt.Appendf(dst, "%060d %s", acc.sum, strings.Join(acc.ids, " "))
 }
 
 func (tallying) Decode(src []byte, acc *tally) (err error) {

@@ -17,7 +17,7 @@ import (
 )
 
 // tightVote is an InlineLimit in which there is room for the watermarks and hardly more.
-const tightVote = 260
+const tightVote = 180
 
 // sabotage is a fault that the property must see. The zero value is none.
 type sabotage struct {
@@ -39,9 +39,10 @@ type life struct {
 	scope *processortest.Scope
 	parts *memory
 
-	p    *Pipeline
-	task *task
-	run  *processortest.Run
+	p     *Pipeline
+	task  *task
+	run   *processortest.Run
+	hands hands
 
 	// Of this generation.
 	gen, epochs uint64
@@ -52,19 +53,30 @@ type life struct {
 	before  []participant.StatePart // of the one before it
 	history []naiveEvent
 	model   *naive
+	seen    map[string]int // what happened in this life, counted
 }
 
 // moment is a cut through everything that happened.
 type moment struct {
 	n       uint64
 	history int
+	outs    int              // of the model
 	at      map[string]int64 // next offset of each split that was heard of
 }
 
 // live runs a trial to its end and says what is wrong.
-func live(t trial, fault sabotage) (err error) {
-	l := &life{
-		setup: t.setup, ctx: context.Background(), fault: fault, sinks: map[string]*processortest.Sink{}, parts: newMemory(),
+func live(t trial, fault sabotage) error {
+	_, err := lived(t, fault)
+	return err
+}
+
+// lived is live, and the life that it was.
+func lived(t trial, fault sabotage) (*life, error) { return livedBy(t, fault, false) }
+
+// livedBy takes the steps of the pipeline itself, or lets a task take them.
+func livedBy(t trial, fault sabotage, task bool) (l *life, err error) {
+	l = &life{
+		setup: t.setup, ctx: context.Background(), fault: fault, sinks: map[string]*processortest.Sink{}, parts: newMemory(), seen: map[string]int{},
 		decided: moment{at: map[string]int64{}},
 	}
 	l.src = &tape{known: t.ends, fault: &l.fault, logs: make([]tapeLog, t.splits)}
@@ -73,6 +85,7 @@ func live(t trial, fault sabotage) (err error) {
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 		if l.run != nil {
+			l.hands.halt()
 			err = errors.Join(err, l.scope.Close(l.ctx))
 		}
 	}()
@@ -82,22 +95,28 @@ func live(t trial, fault sabotage) (err error) {
 		resources[name] = l.sink(name)
 	}
 	l.scope = processortest.NewScope(resources)
-	l.scope.MaxPending = 1 << 20 // nothing here may wait
+	l.hands = stepping{l}
+	l.scope.MaxPending = 1 << 20 // nothing may wait
+	if task {
+		l.hands = &tasking{life: l}
+		l.scope.MaxPending = 2
+		l.src.feed = make(chan fed)
+	}
 	if t.inline > 0 {
 		l.scope.InlineLimit = int(t.inline)
 	}
 	if err := l.restart(); err != nil {
-		return fmt.Errorf("first start: %w", err)
+		return l, fmt.Errorf("first start: %w", err)
 	}
 	for i, h := range t.ops {
 		if err := l.do(h); err != nil {
-			return fmt.Errorf("line %d, %q: %w", i+1, h, err)
+			return l, fmt.Errorf("line %d, %q: %w", i+1, h, err)
 		}
 	}
 	if err := l.last(); err != nil {
-		return fmt.Errorf("at the end: %w", err)
+		return l, fmt.Errorf("at the end: %w", err)
 	}
-	return nil
+	return l, nil
 }
 
 // last reads what is left, drains, and looks whether every record is in one place.
@@ -133,7 +152,7 @@ func (l *life) do(h happening) error {
 		if l.eof {
 			return nil
 		}
-		if err := l.task.loop.silence(l.ctx, h.a); err != nil {
+		if err := l.hands.silence(h.a); err != nil {
 			return err
 		}
 		return l.happened(naiveEvent{what: "silence", waited: h.a})
@@ -160,6 +179,10 @@ func (l *life) do(h happening) error {
 		return l.compare()
 	case opCrash:
 		return l.restart()
+	case opFlood:
+		for range h.b {
+			l.src.put(l.setup, opFlood, split, int64(len(l.src.logs[split].records))*7%900, h.c)
+		}
 	case opAppear:
 		if len(l.src.logs) < 5 {
 			l.src.logs = append(l.src.logs, tapeLog{listed: true})
@@ -184,16 +207,17 @@ func (l *life) poll(split, n, waited int64) error {
 	for _, r := range taken {
 		l.note(naiveEvent{what: "record", split: split, record: r.naive})
 		if l.setup.bad == "fail" && l.model.fates[r.naive.id] == "skipped" {
-			err := l.task.loop.batch(l.ctx, b, waited)
+			err := l.hands.batch(b, waited)
 			want := fmt.Sprintf(`record of topic "in", partition %d, offset %d: `, split, r.record.Offset)
 			if err == nil || !strings.HasPrefix(err.Error(), want) {
 				return fmt.Errorf("a bad record: got %w, want an error that begins with %q", err, want)
 			}
+			l.seen["stopped by a bad record"]++
 			l.src.repair(l.setup, split, r.record.Offset)
 			return l.restart()
 		}
 	}
-	if err := l.task.loop.batch(l.ctx, b, waited); err != nil {
+	if err := l.hands.batch(b, waited); err != nil {
 		return err
 	}
 	if ended {
@@ -209,7 +233,7 @@ func (l *life) end() error {
 		}
 	}
 	l.eof = true
-	if err := l.task.loop.end(l.ctx); err != nil {
+	if err := l.hands.end(); err != nil {
 		return err
 	}
 	return l.happened(naiveEvent{what: "end of time"})
@@ -218,14 +242,14 @@ func (l *life) end() error {
 func (l *life) barrier(b participant.Barrier) error {
 	l.epochs++
 	b.Generation, b.N = l.gen, l.epochs
-	if err := l.task.loop.barrier(l.ctx, b); err != nil {
+	if err := l.hands.barrier(b); err != nil {
 		return err
 	}
 	if b.Drain {
 		l.note(naiveEvent{what: "end of time"})
 	}
 	l.note(naiveEvent{what: "epoch", epoch: fmt.Sprintf("%d.%d", b.Generation, b.N)})
-	m := moment{n: b.N, history: len(l.history), at: maps.Clone(l.decided.at)}
+	m := moment{n: b.N, history: len(l.history), outs: len(l.model.outs), at: maps.Clone(l.decided.at)}
 	for _, e := range l.history[l.decided.history:] {
 		switch e.what {
 		case "batch": // an empty one has a position, too
@@ -250,26 +274,29 @@ func (l *life) decide() error {
 	}
 	l.before = before.Parts
 	l.decided, l.voted = l.voted[0], l.voted[1:]
-	for {
-		select {
-		case ids := <-l.run.Retired():
-			if err := l.task.snap.Retired(l.ctx, ids); err != nil {
-				return err
-			}
-		default:
-			return nil
-		}
-	}
+	l.seen["decided"]++
+	return l.hands.retired()
 }
 
 // restart is kill -9 and a new process, at the restore point.
 func (l *life) restart() error {
+	if l.run != nil {
+		l.hands.halt()
+	}
 	restore, run, err := l.scope.Open(l.ctx)
 	if err != nil {
 		return err
 	}
 	if l.p, err = l.build(); err != nil {
 		return err
+	}
+	l.seen["restarts"]++
+	l.seen["epochs voted for, and lost"] += len(l.voted)
+	if len(restore.Parts) > 1 {
+		l.seen["restarts from a store"]++
+	}
+	if len(restore.Parts) > 2 {
+		l.seen["restarts from a base and changes"]++
 	}
 	if l.fault.restore != nil {
 		l.fault.restore(&restore, l)
@@ -282,8 +309,13 @@ func (l *life) restart() error {
 		l.fault.loaded(l)
 	}
 	l.run, l.gen, l.epochs, l.eof, l.voted = run, restore.Generation, 0, false, nil
-	l.task.loop.run, l.task.loop.limit = run, l.scope.InlineLimit
+	if err := l.hands.start(); err != nil {
+		return err
+	}
 	if err := l.opened(); err != nil {
+		return err
+	}
+	if err := l.swept(); err != nil {
 		return err
 	}
 	l.history = append(l.history[:l.decided.history:l.decided.history], naiveEvent{what: "start", splits: l.src.list()})
@@ -307,6 +339,27 @@ func (l *life) opened() error {
 	return nil
 }
 
+// swept checks that after a restart the store holds what restore points name, and nothing else.
+func (l *life) swept() error {
+	have, err := l.parts.List(l.ctx, "")
+	if err != nil {
+		return err
+	}
+	kept := l.scope.KeptParts()
+	for _, id := range have {
+		if !slices.Contains(kept, strings.TrimPrefix(id, "test.0.")) {
+			return fmt.Errorf("the store still has %s, and restore points name %v", id, kept)
+		}
+	}
+	_, _, last := l.scope.Last()
+	for _, p := range last.Parts {
+		if p.Store != "" && !slices.Contains(have, "test.0."+p.ID) {
+			return fmt.Errorf("the restore point names %s, and the store has %v", p.ID, have)
+		}
+	}
+	return nil
+}
+
 func (l *life) note(e naiveEvent) {
 	l.history = append(l.history, e)
 	l.model.step(e)
@@ -319,7 +372,6 @@ func (l *life) happened(e naiveEvent) error {
 
 // same compares what the pipeline says of itself with the model.
 func (l *life) same() error {
-	l.task.show()
 	s := l.p.Status()
 	got := naiveCounts{
 		s.Counters.Records, s.Counters.Windowed, s.Counters.Late, s.Counters.Filtered, s.Counters.Skipped, s.Counters.DeadLettered, s.Counters.Fired,
@@ -337,10 +389,8 @@ func (l *life) same() error {
 // decided must be committed.
 func (l *life) compare() error {
 	want := map[string][]string{}
-	for _, o := range replay(l.setup, l.history[:l.decided.history]).outs {
-		if o.epoch != "" {
-			want[o.sink] = append(want[o.sink], o.epoch+" "+o.text)
-		}
+	for _, o := range l.model.outs[:l.decided.outs] {
+		want[o.sink] = append(want[o.sink], o.epoch+" "+o.text)
 	}
 	want["copy"] = want["results"]
 	for name, s := range l.sinks {
@@ -408,10 +458,17 @@ func (l *life) partition() error {
 		where[id] = place
 		return nil
 	}
+	for id := range l.model.fates {
+		l.seen[l.model.fates[id]]++
+	}
 	var errs []error
 	for _, c := range l.sinks["results"].Committed() {
 		_, ids, _ := strings.Cut(string(c.Record.Value), ": ")
-		for _, id := range strings.Fields(strings.TrimSuffix(ids, " update")) {
+		ids, update := strings.CutSuffix(ids, " update")
+		if update {
+			l.seen["updates"]++
+		}
+		for _, id := range strings.Fields(ids) {
 			errs = append(errs, put(id, "windows"))
 		}
 	}

@@ -65,9 +65,10 @@ type naive struct {
 	idle   map[int64]bool
 	ended  map[int64]bool
 
-	watermark int64 // of all splits
-	closed    int64 // windows that end here or before are gone
-	windows   []*naiveWindow
+	watermark int64                     // of all splits
+	closed    int64                     // windows that end here or before are gone
+	fired     int64                     // the watermark up to which everything has fired
+	windows   map[string][]*naiveWindow // by key
 	outs      []naiveOut
 	fates     map[string]string
 	count     naiveCounts
@@ -75,7 +76,7 @@ type naive struct {
 
 // replay takes the model through a history from its beginning.
 func replay(s setup, history []naiveEvent) *naive {
-	n := &naive{setup: s, newest: map[int64]int64{}, watermark: naiveLeast, closed: naiveLeast, fates: map[string]string{}}
+	n := &naive{setup: s, newest: map[int64]int64{}, watermark: naiveLeast, closed: naiveLeast, fired: naiveLeast, windows: map[string][]*naiveWindow{}, fates: map[string]string{}}
 	for _, e := range history {
 		n.step(e)
 	}
@@ -228,8 +229,8 @@ func (n *naive) window(r naiveRecord) bool {
 	for _, w := range into {
 		w.ids = append(w.ids, r.id)
 		w.sum += r.value
-		if !slices.Contains(n.windows, w) {
-			n.windows = append(n.windows, w)
+		if !slices.Contains(n.windows[w.key], w) {
+			n.windows[w.key] = append(n.windows[w.key], w)
 		}
 	}
 	for _, w := range into { // within the allowed lateness: said again at once
@@ -251,8 +252,8 @@ func (n *naive) windowsOf(r naiveRecord) (into []*naiveWindow, why string) {
 			continue
 		}
 		w := &naiveWindow{key: r.key, start: start, end: start + n.size, over: start + n.size}
-		for _, o := range n.windows {
-			if o.key == w.key && o.start == w.start {
+		for _, o := range n.windows[r.key] {
+			if o.start == w.start {
 				w = o
 			}
 		}
@@ -268,8 +269,8 @@ func (n *naive) windowsOf(r naiveRecord) (into []*naiveWindow, why string) {
 func (n *naive) sessionOf(r naiveRecord) (into []*naiveWindow, why string) {
 	w := &naiveWindow{key: r.key, start: r.at, end: r.at + n.gap}
 	var rest []*naiveWindow
-	for _, o := range n.windows {
-		if o.key != r.key || o.start > r.at+n.gap || o.end < r.at {
+	for _, o := range n.windows[r.key] {
+		if o.start > r.at+n.gap || o.end < r.at {
 			rest = append(rest, o)
 			continue
 		}
@@ -285,20 +286,30 @@ func (n *naive) sessionOf(r naiveRecord) (into []*naiveWindow, why string) {
 	if w.sum+r.value < w.sum {
 		return nil, "overflow"
 	}
-	n.windows = rest
+	n.windows[r.key] = rest
 	return []*naiveWindow{w}, ""
 }
 
-// fire sends what has not been sent of windows that are over at w, and forgets what is closed.
+// fire sends what has not been sent of windows that are over at w, and forgets what is closed. Nothing can
+// have become so while the watermark stood still.
 func (n *naive) fire(w int64) {
-	due := slices.Clone(n.windows)
+	if w == n.fired {
+		return
+	}
+	n.fired = w
+	var due []*naiveWindow
+	for key, list := range n.windows {
+		for _, o := range list {
+			if o.over <= w && !o.told {
+				due = append(due, o)
+			}
+		}
+		n.windows[key] = slices.DeleteFunc(slices.Clone(list), func(o *naiveWindow) bool { return o.over <= n.closed })
+	}
 	slices.SortFunc(due, func(a, b *naiveWindow) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.key, b.key)) })
 	for _, o := range due {
-		if o.over <= w && !o.told {
-			n.tell(o)
-		}
+		n.tell(o)
 	}
-	n.windows = slices.DeleteFunc(n.windows, func(o *naiveWindow) bool { return o.over <= n.closed })
 }
 
 func (n *naive) tell(w *naiveWindow) {
@@ -317,12 +328,15 @@ func (n *naive) tell(w *naiveWindow) {
 
 // endOfTime fires everything. What is late afterwards is what ends before the last window that was sent.
 func (n *naive) endOfTime() {
-	for _, w := range n.windows {
-		if !w.told {
-			n.watermark = max(n.watermark, w.over)
+	for _, list := range n.windows {
+		for _, w := range list {
+			if !w.told {
+				n.watermark = max(n.watermark, w.over)
+			}
 		}
 	}
 	n.closed = max(n.closed, n.watermark)
+	n.fired = naiveLeast // what is closed has changed, whether the watermark has or not
 	n.fire(n.watermark)
 }
 

@@ -39,8 +39,8 @@ type namedSabotage struct {
 
 func sabotages() []namedSabotage {
 	list := []namedSabotage{
-		{"E2 the source is opened one record too early", sabotage{open: moved(-1)}},
-		{"E2 the source is opened one record too late", sabotage{open: moved(+1)}},
+		{"the source is opened one record too early", sabotage{open: moved(-1)}},
+		{"the source is opened one record too late", sabotage{open: moved(+1)}},
 		{"the source is opened at its beginning", sabotage{open: func([]stream.Position) []stream.Position { return nil }}},
 		{"a record is read twice", sabotage{batch: func(b *stream.Batch) {
 			if n := len(b.Records); n > 1 {
@@ -103,7 +103,7 @@ func operatorSabotages() []namedSabotage {
 		}}
 	}
 	return []namedSabotage{
-		restored("E7 a restart forgets the watermark", func(w *windowing[sample, tally], splits []stream.Split) {
+		restored("a restart forgets the watermark", func(w *windowing[sample, tally], splits []stream.Split) {
 			w.marks.Reset(splits, w.marks.Snapshot(), stream.MinWatermark)
 		}),
 		restored("a restart forgets the watermarks of the splits", func(w *windowing[sample, tally], splits []stream.Split) {

@@ -61,6 +61,7 @@ const (
 	opCrash   = "crash"  // and a new process at the last decided epoch
 	opStop    = "stop"   // final barrier, decided, and a new process
 	opDrain   = "drain"  // the same with the end of event time
+	opFlood   = "flood"  // split, so many good records of as many keys, event time
 	opAppear  = "appear" // a new split
 	opClose   = "close"  // split: nothing more will come of it
 	opVanish  = "vanish" // split, closed and read: no longer listed from the next start on
@@ -135,7 +136,11 @@ func choose[E any](c chooser, from ...E) E { return from[c.IntN(len(from))] }
 
 // someTrial makes the trial of a seed.
 func someTrial(seed uint64, length int) trial {
-	c := chooser{rand.New(rand.NewPCG(seed, 0))}
+	return chosenTrial(rand.New(rand.NewPCG(seed, 0)), length)
+}
+
+func chosenTrial(r *rand.Rand, length int) trial {
+	c := chooser{r}
 	t := trial{setup: someSetup(c)}
 	clock := make([]int64, 8)
 	for i := range clock {
@@ -144,6 +149,7 @@ func someTrial(seed uint64, length int) trial {
 	splits := t.splits
 	// How things go in this life: how far records are behind, how often it crashes.
 	behind := choose(c, 0, t.disorder, t.disorder+10, 150, 400)
+	floods := t.inline > 0 && c.oneIn(20) // so much state that it is kept as base and changes
 	stride, crashes := choose[int64](c, 5, 20, 60), choose(c, 3, 8, 30)
 	for range length {
 		split := c.Int64N(splits)
@@ -159,6 +165,8 @@ func someTrial(seed uint64, length int) trial {
 				at -= c.upTo(behind)
 			}
 			t.ops = append(t.ops, happening{kind, split, c.Int64N(3), at})
+		case n < 43 && floods:
+			t.ops = append(t.ops, happening{opFlood, split, 300, clock[split]}, happening{opPoll, split, 1000, 0}, happening{what: opCut})
 		case n < 65:
 			t.ops = append(t.ops, happening{opPoll, split, 1 + c.upTo(4), choose[int64](c, 0, 0, 0, 1, 30)})
 		case n < 70:
@@ -188,10 +196,10 @@ func someSetup(c chooser) setup {
 	s := setup{
 		size: choose[int64](c, 100, 100, 100, 7, 1), disorder: choose[int64](c, 0, 0, 10, 60), idle: choose[int64](c, 0, 50),
 		clock: choose(c, "field", "filtered", "source"), bad: choose(c, "fail", "skip", "dead"),
-		late: !c.oneIn(4), ends: c.oneIn(2), inline: choose[int64](c, 0, tightVote), splits: 1 + c.Int64N(3),
+		late: !c.oneIn(4), ends: c.oneIn(2), inline: choose[int64](c, 0, tightVote, tightVote), splits: 1 + c.Int64N(3),
 	}
 	s.every = s.size
-	switch choose(c, "tumbling", "tumbling", "sliding", "sliding") {
+	switch choose(c, "tumbling", "tumbling", "sliding", "session") {
 	case "sliding":
 		s.size = 100
 		s.every = choose[int64](c, 50, 25, 10)

@@ -2,10 +2,10 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
@@ -20,6 +20,14 @@ type tape struct {
 	known bool
 	fault *sabotage
 	batch stream.Batch
+	// feed is what Poll returns, and asked how often it was called; of tasking.
+	feed  chan fed
+	asked atomic.Int64
+}
+
+type fed struct {
+	batch *stream.Batch
+	err   error
 }
 
 type tapeLog struct {
@@ -63,6 +71,8 @@ func (t *tape) put(s setup, kind string, split, key, at int64) {
 	field := at
 	switch kind {
 	case kindGood:
+	case opFlood:
+		r.naive.key = fmt.Sprintf("k%d", key)
 	case kindHuge:
 		r.naive.value = 1 << 62
 	case kindDropped:
@@ -193,8 +203,14 @@ func (t *tape) list() (out []int64) {
 	return out
 }
 
-func (t *tape) Poll(context.Context) (*stream.Batch, error) {
-	return nil, errors.New("the script reads")
+func (t *tape) Poll(ctx context.Context) (*stream.Batch, error) {
+	t.asked.Add(1)
+	select {
+	case f := <-t.feed:
+		return f.batch, f.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 func (t *tape) Close() error { return nil }

@@ -5,6 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,14 +29,74 @@ func TestEveryRecordIsOnceWhateverHappens(t *testing.T) {
 		try(t, *propertySeed)
 		return
 	}
+	trials := *propertyTrials
+	if testing.Short() {
+		trials /= 10
+	}
 	base, began := uint64(time.Now().UnixNano()), time.Now()
 	n := uint64(0)
-	for ; *propertyTime > 0 && time.Since(began) < *propertyTime || *propertyTime == 0 && n < *propertyTrials; n++ {
+	for ; *propertyTime > 0 && time.Since(began) < *propertyTime || *propertyTime == 0 && n < trials; n++ {
 		if !try(t, base+n) {
 			return
 		}
 	}
 	t.Logf("%d lives from seed %d on", n, base)
+}
+
+// TestLivesAreFull: everything that can become of a record, and of a process, does so often in random lives.
+func TestLivesAreFull(t *testing.T) {
+	seen := map[string]int{}
+	const lives = 300
+	for seed := range uint64(lives) {
+		l, err := lived(someTrial(seed, trialLength), sabotage{})
+		if err != nil {
+			t.Fatalf("-property.seed=%d: %v", seed, err)
+		}
+		for what, n := range l.seen {
+			seen[what] += n
+		}
+	}
+	for _, what := range []string{
+		"windowed", "late", "filtered", "skipped", "dead", "updates", "stopped by a bad record",
+		"decided", "restarts", "restarts from a store", "epochs voted for, and lost",
+	} {
+		if seen[what] < lives/3 {
+			t.Errorf("%q: %d times only in %d lives", what, seen[what], lives)
+		}
+	}
+	t.Log(seen)
+}
+
+// FuzzLives lets the fuzzer choose what happens.
+func FuzzLives(f *testing.F) {
+	for seed := range uint64(20) {
+		b := make([]byte, 400)
+		r := rand.NewPCG(seed, 0)
+		for i := range b {
+			b[i] = byte(r.Uint64())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, choices []byte) {
+		c := choices
+		tr := chosenTrial(rand.New((*listed)(&c)), min(200, len(choices)/4))
+		if err := live(tr, sabotage{}); err != nil {
+			small := shrink(tr, func(next trial) bool { return live(next, sabotage{}) != nil })
+			t.Fatalf("%v\n\nshrunk to\n%s\n%v", err, small, live(small, sabotage{}))
+		}
+	})
+}
+
+// listed draws from a list, byte by byte, and zero at its end.
+type listed []byte
+
+func (l *listed) Uint64() uint64 {
+	if len(*l) == 0 {
+		return 0
+	}
+	b := (*l)[0]
+	*l = (*l)[1:]
+	return uint64(b) * 0x0101010101010101
 }
 
 func try(t *testing.T, seed uint64) bool {
