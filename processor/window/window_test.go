@@ -189,3 +189,74 @@ func TestMaxWatermarkIsNotKept(t *testing.T) {
 		t.Errorf("watermark %d, want 200", w.Combined())
 	}
 }
+
+func TestATimeIsInEverySlidingWindowThatHoldsItAndIsNotClosed(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		every := rapid.Int64Range(1, 50).Draw(t, "every")
+		w := window.Sliding{Size: every * rapid.Int64Range(1, 8).Draw(t, "overlap"), Every: every}
+		at := rapid.Int64Range(-1000, 1000).Draw(t, "at")
+		closed := rapid.OneOf(rapid.Just(stream.MinWatermark), rapid.Custom(func(t *rapid.T) stream.Watermark {
+			return stream.Watermark(rapid.Int64Range(-1500, 1500).Draw(t, "ms"))
+		})).Draw(t, "closed")
+		var want, got []int64
+		for start := int64(-3000 / every * every); start < 3000; start += every { // a multiple of every
+			if in := w.Window(start); in.Start <= at && at < in.End && !w.Fired(start, closed) {
+				want = append(want, start)
+			}
+		}
+		if first, last, ok := w.Open(at, closed); ok {
+			for start := first; start <= last; start += every {
+				got = append(got, start)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("%+v at %d, closed %d: %d, want %d", w, at, closed, got, want)
+		}
+	})
+}
+
+func TestSlidingWindowsAtTheEndsOfTime(t *testing.T) {
+	const far = 1 << 60
+	const every = 1 << 43 / 1000 // about the longest that a duration can say
+	w := window.Sliding{Size: every * 1000, Every: every}
+	for _, at := range []int64{-far + 1, far - 1} {
+		for _, closed := range []stream.Watermark{stream.MinWatermark, stream.MinWatermark - stream.Watermark(1<<43), 0, far} {
+			first, last, ok := w.Open(at, closed)
+			if in := w.Window(last); ok != (in.End > int64(closed)) || in.Start > at || in.End <= at {
+				t.Errorf("at %d, closed %d: from %d to %d, %v", at, closed, first, last, ok)
+			}
+			if ok && (first > last || w.Window(first).End <= at || w.Fired(first, closed)) {
+				t.Errorf("at %d, closed %d: the first is %d", at, closed, first)
+			}
+		}
+	}
+}
+
+func TestWhatIsClosedStaysClosed(t *testing.T) {
+	l := window.Lateness{Allowed: 100}
+	l.Reset(stream.MinWatermark)
+	for _, step := range []struct{ at, want stream.Watermark }{
+		{stream.MinWatermark, stream.MinWatermark}, {1000, 900}, {990, 900}, {1001, 901},
+	} {
+		if got := l.Closed(step.at); got != step.want {
+			t.Errorf("closed through %d at watermark %d, want %d", got, step.at, step.want)
+		}
+	}
+	l.Close(950)
+	if l.Close(800); l.Closed(1002) != 950 || l.Closed(1100) != 1000 {
+		t.Errorf("closed through %d at watermark 1100, want 1000", l.Closed(1100))
+	}
+	more := window.Lateness{Allowed: 500} // a snapshot that was written with less
+	if more.Reset(1000); more.Closed(1100) != 1000 {
+		t.Errorf("closed through %d, want 1000", more.Closed(1100))
+	}
+}
+
+func TestASessionIsOverWhenTheWatermarkIsPastItsEnd(t *testing.T) {
+	for _, end := range []int64{-5, 0, 100} {
+		least := window.SessionOverAt(end)
+		if window.SessionsOver(least) < end || window.SessionsOver(least-1) >= end {
+			t.Errorf("a session until %d is over at %d", end, least)
+		}
+	}
+}
