@@ -227,10 +227,10 @@ func (q quantiles[T]) Decode(src []byte, acc *Distribution) error {
 		}
 		count := int64(r.uvarint()) // checked below
 		ascends := at > last || i == 0 && at == last
-		if !ascends || at > int64(binOf(acc.max, q.bits)) || count < 1 || addTo(&acc.count, count) != nil {
+		if !ascends || count < 1 || addTo(&acc.count, count) != nil {
 			r.fail()
 		}
-		acc.bins = append(acc.bins, bin{int32(at), count}) // between the bins of min and max
+		acc.bins = append(acc.bins, bin{int32(at), count}) // up to the bin of max, checked below
 		last = at
 	}
 	if !r.bad && last != int64(binOf(acc.max, q.bits)) {

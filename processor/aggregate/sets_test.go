@@ -198,6 +198,10 @@ func TestQuantilesAreWithinTheirError(t *testing.T) {
 			}
 		}
 	})
+	tiny := fold(t, Quantiles(0.01, float), []reading{{float: -1}, {float: 0x1.8p-1024}, {float: 1}})
+	if v, ok := tiny.Quantile(0.5); !ok || v != 0 {
+		t.Errorf("a magnitude below 2^-1022 is %g", v)
+	}
 	var none Distribution
 	some := fold(t, Quantiles(0.01, float), make([]reading, 2))
 	for _, q := range []float64{-0.1, 1.1, math.NaN()} {
