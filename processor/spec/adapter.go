@@ -10,9 +10,13 @@ import (
 type Adapter struct {
 	// Kind is the key in the specification: "kafka".
 	Kind string
-	// Source and Sink make one; nil: the kind has none. Errors should come from Settings, which knows the lines.
+	// Source and Sink make one; nil: the kind has none. They open and connect to nothing, since Lint calls
+	// them too. Errors should come from Settings, which knows the lines.
 	Source func(e Env, name string, s Settings) (processor.Source, error)
 	Sink   func(e Env, name string, s Settings) (processor.Sink, error)
+	// Places names what a source reads or a sink writes to, for people: "topic orders at k1:9092". A sink
+	// that shares one with the source is a cycle, and with another sink a mistake. Nil: not known.
+	Places func(e Env, source bool, s Settings) []string
 	// SourceSchema and SinkSchema are JSON schemas (draft 2020-12, objects) of the settings; empty: anything.
 	SourceSchema, SinkSchema string
 }

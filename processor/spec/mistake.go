@@ -73,7 +73,12 @@ func meant(wrote string, names []string) string {
 
 // nearest returns the name that what was written is likely to mean, or "".
 func nearest(wrote string, names []string) string {
-	best, least := "", min(3, 1+len(wrote)/3)
+	return within(wrote, names, min(3, (len(wrote)+1)/3))
+}
+
+// within is the nearest name that is at most so far away, or "".
+func within(wrote string, names []string, least int) string {
+	best := ""
 	for _, n := range names {
 		if d := distance(strings.ToLower(wrote), strings.ToLower(n)); d < least || d == least && best == "" && d < len(n) {
 			best, least = n, d

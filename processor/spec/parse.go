@@ -169,7 +169,7 @@ type kindOf struct {
 
 // take takes a field that may name an adapter; one that looks like a misspelt field of ours is none.
 func (k *kindOf) take(key, value *node) bool {
-	if value.kind == scalar || value.kind == sequence || nearest(key.value, k.known) != "" {
+	if value.kind == scalar || value.kind == sequence || within(key.value, k.known, 1) != "" {
 		return false
 	}
 	k.keys, k.items = append(k.keys, key), append(k.items, value)

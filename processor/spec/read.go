@@ -157,7 +157,11 @@ func (f fields) list(name string) []Field {
 	for i, k := range n.keys {
 		v := n.items[i]
 		if v.kind != scalar || strings.TrimSpace(v.value) == "" {
-			f.r.wrong(k.at, under(path, k.value), "an expression belongs here, and this is %s", v.kind)
+			hint := ""
+			if !identifierPattern.MatchString(k.value) {
+				hint = "; within { } an expression with a comma must stand in quotes"
+			}
+			f.r.wrong(k.at, under(path, k.value), "an expression belongs here, and this is %s%s", v.kind, hint)
 			continue
 		}
 		out = append(out, Field{Name: k.value, Expr: v.text()})

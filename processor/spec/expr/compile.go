@@ -19,8 +19,9 @@ type Issue struct {
 	// Offset in characters; -1: the whole expression.
 	Offset int
 	Text   string
-	// Unknown is the name that means nothing, if that is what is wrong.
+	// Unknown is the name that means nothing, if that is what is wrong; Field: a field of a mapped record.
 	Unknown string
+	Field   bool
 }
 
 // Expr is a compiled expression.
@@ -50,8 +51,10 @@ func (s *Scope) Compile(text string) (*Expr, []Issue) {
 }
 
 // check parses and checks a text.
-func (s *Scope) check(text string) (*ast.AST, []Issue) {
-	checked, bad := s.env.Compile(text)
+func (s *Scope) check(text string) (*ast.AST, []Issue) { return checkIn(s.env, text) }
+
+func checkIn(env *cel.Env, text string) (*ast.AST, []Issue) {
+	checked, bad := env.Compile(text)
 	if bad == nil || bad.Err() == nil {
 		return checked.NativeRep(), nil
 	}
@@ -101,10 +104,13 @@ func issue(message string) Issue {
 		return Issue{Text: fmt.Sprintf("unknown name %q", m[1]), Unknown: m[1]}
 	}
 	if m := noField.FindStringSubmatch(message); m != nil {
-		return Issue{Text: fmt.Sprintf("the mapped record has no field %q", m[1]), Unknown: m[1]}
+		return Issue{Text: fmt.Sprintf("the mapped record has no field %q", m[1]), Unknown: m[1], Field: true}
 	}
 	if m := noOverload.FindStringSubmatch(message); m != nil {
 		name := m[1]
+		if name == operators.Conditional {
+			return Issue{Text: fmt.Sprintf("the condition of ?: and its two sides are (%s); the first must be a boolean, and sides of different types need dyn(...) around one", m[2])}
+		}
 		if shown, ok := operators.FindReverse(name); ok && shown != "" {
 			name = shown
 		}

@@ -65,8 +65,11 @@ func jsonToRef(v any) ref.Val {
 
 // Absent reports whether the value is an optional one without a value, which an object leaves out.
 func (v *Value) Absent() bool {
+	if v.Kind != Other {
+		return false
+	}
 	o, ok := v.ref.(*types.Optional)
-	return v.Kind == Other && ok && !o.HasValue()
+	return ok && !o.HasValue()
 }
 
 // AppendJSON appends the value as JSON. Integers are written with all digits and doubles so that they are read as
@@ -229,4 +232,15 @@ func appendMap(dst []byte, m traits.Mapper) ([]byte, error) {
 		}
 	}
 	return append(dst, '}'), nil
+}
+
+// Unwrap makes an optional value that has one the value itself.
+func (v *Value) Unwrap() {
+	if v.Kind != Other {
+		return
+	}
+	if o, ok := v.ref.(*types.Optional); ok && o.HasValue() {
+		v.Data = nil // what it had may be another's
+		v.setRef(o.GetValue())
+	}
 }

@@ -14,6 +14,34 @@ import (
 // Type of an expression.
 type Type = cel.Type
 
+// The types that specifications speak of.
+var (
+	TypeBool      = cel.BoolType
+	TypeInt       = cel.IntType
+	TypeUint      = cel.UintType
+	TypeDouble    = cel.DoubleType
+	TypeString    = cel.StringType
+	TypeBytes     = cel.BytesType
+	TypeTimestamp = cel.TimestampType
+	// TypeDyn is known only when it runs.
+	TypeDyn = cel.DynType
+	// TypeList is that of top_k.
+	TypeList = cel.ListType(cel.MapType(cel.StringType, cel.DynType))
+)
+
+// Is reports whether an expression of type t may come to one of the types, as far as is known beforehand.
+func Is(t *Type, allowed ...*Type) bool {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
+		t = t.Parameters()[0]
+	}
+	for _, a := range append(allowed, TypeDyn) {
+		if t.IsExactType(a) || t.Kind() == types.DynKind {
+			return true
+		}
+	}
+	return false
+}
+
 // Scope is what the expressions of one place can name. Expressions are compiled in it first, then frames
 // are made, which hold what those expressions read. It is used by one goroutine.
 type Scope struct {
@@ -23,6 +51,9 @@ type Scope struct {
 	temps   int
 	rec     recKind
 	columns []Column
+	// calls is where aggregates are known, in these forms.
+	calls *cel.Env
+	forms []Form
 }
 
 // Column is a named value of a mapped record or a result.
@@ -75,7 +106,8 @@ const maxCost = 100_000
 func options() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Encoders(), ext.Math(),
-		cel.CrossTypeNumericComparisons(true), cel.ExtendedValidations(),
+		cel.CrossTypeNumericComparisons(true),
+		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),
 	}
 }
 
@@ -90,7 +122,7 @@ func sourceVariables() []cel.EnvOption {
 var sourceList = []string{"rec", "key", "headers", "timestamp", "topic", "partition", "offset"}
 
 // Records is the scope of a source's records; format is "json", "bytes" or "string".
-func Records(format string, more ...cel.EnvOption) (*Scope, error) {
+func Records(format string) (*Scope, error) {
 	kind, typ := recJSON, cel.MapType(cel.StringType, cel.DynType)
 	switch format {
 	case "bytes":
@@ -99,11 +131,11 @@ func Records(format string, more ...cel.EnvOption) (*Scope, error) {
 		kind, typ = recString, cel.StringType
 	}
 	opts := append(options(), append(sourceVariables(), cel.Variable("rec", typ))...)
-	return newScope(kind, slices.Clone(sourceList), nil, append(opts, more...))
+	return newScope(kind, slices.Clone(sourceList), nil, opts)
 }
 
 // Mapped is the scope of records that were mapped: rec has the columns and no other fields.
-func Mapped(columns []Column, more ...cel.EnvOption) (*Scope, error) {
+func Mapped(columns []Column) (*Scope, error) {
 	reg, err := types.NewRegistry()
 	if err != nil {
 		return nil, err
@@ -111,7 +143,7 @@ func Mapped(columns []Column, more ...cel.EnvOption) (*Scope, error) {
 	p := &provider{Registry: reg, columns: columns}
 	opts := append([]cel.EnvOption{cel.CustomTypeProvider(p), cel.CustomTypeAdapter(reg)}, options()...)
 	opts = append(append(opts, sourceVariables()...), cel.Variable("rec", cel.ObjectType(recordType)))
-	return newScope(recMapped, slices.Clone(sourceList), columns, append(opts, more...))
+	return newScope(recMapped, slices.Clone(sourceList), columns, opts)
 }
 
 // Results is the scope of results: the columns by their names.

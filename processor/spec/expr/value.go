@@ -202,3 +202,18 @@ func (v *Value) setRef(r ref.Val) {
 		v.Kind, v.ref = Other, r
 	}
 }
+
+// SetJSON makes v what a JSON value says, which is copied.
+func (v *Value) SetJSON(text []byte) error {
+	doc := append(append([]byte(`{"v":`), text...), '}')
+	var out [1]jsonfield.Value
+	if err := jsonfield.For("v").Read(doc, out[:]); err != nil {
+		return err
+	}
+	var buf []byte
+	v.setField(&out[0], &buf)
+	return nil
+}
+
+// Ref is what only CEL knows, of kind Other.
+func (v *Value) Ref() ref.Val { return v.ref }
