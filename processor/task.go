@@ -29,8 +29,7 @@ type task struct {
 	// grace is how long a barrier may wait after a step that was held back; see catchUp.
 	grace time.Duration
 
-	lateTold uint64    // late records that were told of
-	lateAt   time.Time // when
+	late, skipped lost
 
 	mu       sync.Mutex // guards barriers; never held across a call
 	barriers []participant.Barrier
@@ -276,7 +275,7 @@ func (t *task) orders(ctx context.Context) (final bool, err error) {
 			return false, err
 		}
 		t.show()
-		t.tellLate(ctx)
+		t.tellLost(ctx)
 		if b.Final {
 			return true, nil
 		}
@@ -298,19 +297,38 @@ func (t *task) step(ctx context.Context, p polled) (err error) {
 	return err
 }
 
-// lateTells is the least time between two warnings of late records.
-const lateTells = time.Minute
+// lost counts records that are in no output, and when it was last told of them.
+type lost struct {
+	told uint64
+	at   time.Time
+}
 
-// tellLate warns when records are dropped because they came after their window had fired: nothing
-// else shows that they are in no output.
-func (t *task) tellLate(ctx context.Context) {
-	late := t.loop.op.counts().Late
-	if !t.p.dropsLate || late <= t.lateTold || time.Since(t.lateAt) < lateTells && !t.lateAt.IsZero() {
-		return
+// tellAgain is the least time between two warnings of records that are in no output.
+const tellAgain = time.Minute
+
+// tellLost warns of records that are in no output: nothing else shows it.
+func (t *task) tellLost(ctx context.Context) {
+	c := t.loop.op.counts()
+	if t.p.dropsLate && t.late.more(c.Late) {
+		t.log.WarnContext(ctx, "records came after their window had fired and are in no output; give the pipeline a late output, more disorder or allowed lateness",
+			obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("late", c.Late), slog.Uint64("new", t.late.tell(c.Late)))
 	}
-	t.log.WarnContext(ctx, "records came after their window had fired and are in no output; give the pipeline a late output or more disorder",
-		obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("late", late), slog.Uint64("new", late-t.lateTold))
-	t.lateTold, t.lateAt = late, time.Now()
+	if t.skipped.more(c.Skipped) {
+		t.log.WarnContext(ctx, "bad records were skipped and are in no output; send them to dead letters to see which, and why",
+			obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("skipped", c.Skipped), slog.Uint64("new", t.skipped.tell(c.Skipped)))
+	}
+}
+
+// more reports whether there is something to tell, and it is time.
+func (l *lost) more(n uint64) bool {
+	return n > l.told && (l.at.IsZero() || time.Since(l.at) >= tellAgain)
+}
+
+// tell notes that n are told of, and returns how many of them are new.
+func (l *lost) tell(n uint64) uint64 {
+	before := l.told
+	l.told, l.at = n, time.Now()
+	return n - before
 }
 
 // show publishes what tools may see.
