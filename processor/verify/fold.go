@@ -269,7 +269,7 @@ func (s *summed) value() (any, bool) {
 	case s.floats:
 		return s.real(), true
 	case s.exact != nil:
-		return s.rational(), true
+		return s.rational(), false // of its digits some may be zeros
 	case s.whole.IsInt64():
 		return s.whole.Int64(), true
 	}
@@ -359,7 +359,7 @@ func (e *extreme) merge(o acc) {
 	e.exact, e.inexact = e.exact || x.exact, e.inexact || x.inexact
 }
 
-func (e *extreme) value() (any, bool) { return e.best, true }
+func (e *extreme) value() (any, bool) { return e.best, !e.exact }
 
 func (e *extreme) differs(is any) string {
 	if e.best == nil {

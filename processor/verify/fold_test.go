@@ -112,8 +112,19 @@ func TestAValueThatAnAggregateCannotTakeIsTold(t *testing.T) {
 		kind Aggregate
 		v    any
 	}{
-		{Sum, nil}, {Sum, "1"}, {Sum, true}, {Sum, math.NaN()}, {Min, "x"}, {Avg, math.Inf(1)}, {Min, nil}, {Max, []byte("x")}, {Distinct, nil},
-		{First, nil}, {TopK, math.NaN()}, {Quantile, "x"}, {"median", int64(1)},
+		{Sum, nil},
+		{Sum, "1"},
+		{Sum, true},
+		{Sum, math.NaN()},
+		{Min, "x"},
+		{Avg, math.Inf(1)},
+		{Min, nil},
+		{Max, []byte("x")},
+		{Distinct, nil},
+		{First, nil},
+		{TopK, math.NaN()},
+		{Quantile, "x"},
+		{"median", int64(1)},
 	} {
 		if err := (Fold{Kind: c.kind}).accepts(c.v); err == nil {
 			t.Errorf("%s takes %v", c.kind, c.v)
