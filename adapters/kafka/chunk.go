@@ -22,7 +22,7 @@ type chunk struct {
 	arena   []byte
 	first   int // the first record's number in the branch
 	bytes   int
-	left    int // not acknowledged; guarded by the receipts' mu
+	left    int // not acknowledged; belongs to the client's promises once it is handed over
 	done    func(*kgo.Record, error)
 }
 
@@ -83,7 +83,9 @@ func (c *chunk) add(b *Branch, r *stream.Record) error {
 	if to == "" {
 		return fmt.Errorf("record %d of the branch names no topic, and neither does the sink: %w", b.written+len(c.records), participant.ErrMisconfigured)
 	}
-	out := kgo.Record{Topic: to, Key: c.copied(r.Key), Value: c.copied(r.Value), Partition: r.Partition}
+	c.records = c.records[:len(c.records)+1] // there is room, and nothing in it
+	out := &c.records[len(c.records)-1]
+	out.Topic, out.Key, out.Value, out.Partition = to, c.copied(r.Key), c.copied(r.Value), r.Partition
 	at := r.Time
 	if at != 0 {
 		out.Timestamp = time.UnixMilli(at)
@@ -95,7 +97,6 @@ func (c *chunk) add(b *Branch, r *stream.Record) error {
 		out.Headers = c.headersOf(b, r)
 	}
 	b.tally.count(to, at)
-	c.records = append(c.records, out)
 	c.origins = append(c.origins, origin{r.Topic, r.Partition, r.Offset})
 	return nil
 }

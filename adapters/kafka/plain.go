@@ -18,7 +18,8 @@ type PlainWriter struct {
 	at    endpoint
 	cl    *kgo.Client
 	topic string
-	slabs sync.Pool // of *plainSlab
+	slabs sync.Pool      // of *plainSlab
+	out   sync.WaitGroup // slabs that are not acknowledged
 
 	mu     sync.Mutex // guards failed
 	failed error      // the first
@@ -67,6 +68,7 @@ func (w *PlainWriter) newSlab() *plainSlab {
 		s.mu.Unlock()
 		if last {
 			w.slabs.Put(s)
+			w.out.Done()
 		}
 	}
 	return s
@@ -98,6 +100,7 @@ func (w *PlainWriter) Write(ctx context.Context, records []stream.Record) error 
 		n := min(len(records), chunkRecords)
 		s := w.slabs.Get().(*plainSlab) //nolint:forcetypeassert // the pool makes nothing else
 		s.fill(w.topic, records[:n])
+		w.out.Add(1)
 		for i := range s.records {
 			w.cl.Produce(ctx, &s.records[i], s.done)
 		}
@@ -142,6 +145,7 @@ func (w *PlainWriter) Flush(ctx context.Context) error {
 	if err := w.cl.Flush(ctx); err != nil {
 		return fmt.Errorf("flush to %s: %w", w.at, err)
 	}
+	w.out.Wait() // a flush waits for no record that was refused before it was buffered
 	return w.failure()
 }
 

@@ -101,7 +101,10 @@ func (b *Branch) prepare(ctx context.Context) (made *body, deadline time.Time, n
 			return nil, time.Time{}, nil, fmt.Errorf("flush: %w", context.Cause(ctx))
 		}
 		// A record that failed says more than what followed from it.
-		if no := b.got.complete(b.written); no != nil {
+		if no := b.got.complete(ctx, b.written); no != nil {
+			if ctx.Err() != nil && b.got.failure() == nil {
+				return nil, time.Time{}, nil, fmt.Errorf("flush: %w", no)
+			}
 			return nil, time.Time{}, no, nil
 		}
 		made = b.body()

@@ -35,26 +35,25 @@ type extent struct {
 type receipts struct {
 	limit int           // bytes that may be under way
 	room  chan struct{} // told when some came back
+	as    producer      // set before the first record is sent
 
-	mu       sync.Mutex // guards what follows; never held across I/O
-	as       producer
-	acked    int
-	failed   error // the first
-	inFlight int   // bytes not acknowledged
-	spans    map[place]*extent
-	last     *extent // the partition acknowledged last
+	mu       sync.Mutex // guards the two below; never held across I/O
+	failed   error      // the first
+	inFlight int        // bytes not acknowledged
+
+	// What follows belongs to the client's promises, which are called one at a time, until complete has
+	// seen that all of them have been.
+	acked int
+	spans map[place]*extent
+	last  *extent // the partition acknowledged last
 }
 
 func newReceipts(limit int) receipts {
 	return receipts{limit: limit, room: make(chan struct{}, 1), spans: make(map[place]*extent)}
 }
 
-// from pins the producer.
-func (g *receipts) from(p producer) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.as = p
-}
+// from pins the producer, before anything is sent.
+func (g *receipts) from(p producer) { g.as = p }
 
 // failure is what failed first, or nil.
 func (g *receipts) failure() error {
@@ -96,37 +95,39 @@ func (g *receipts) admit(ctx context.Context, n int) error {
 	}
 }
 
-// take notes what became of one record of a chunk. It runs on the client's goroutine.
+// take notes what became of one record of a chunk. The client calls it for one record at a time, so
+// it locks nothing for those that are well: there are millions of them.
 func (g *receipts) take(c *chunk, r *kgo.Record, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	switch {
 	case err != nil:
-		if g.failed == nil {
-			g.failed = classed(fmt.Errorf("%s could not be written to %s: %w", c.origin(r), placeOf(r), err))
-		}
+		g.fail(classed(fmt.Errorf("%s could not be written to %s: %w", c.origin(r), placeOf(r), err)))
 	case r.ProducerID != g.as.pid || r.ProducerEpoch != g.as.epoch:
 		// The client took up another identity by itself, and with it dropped what went before.
-		if g.failed == nil {
-			g.failed = fmt.Errorf("%s was written to %s at %d by producer %d epoch %d, but the transaction is %d epoch %d: %w",
-				c.origin(r), placeOf(r), r.Offset, r.ProducerID, r.ProducerEpoch, g.as.pid, g.as.epoch, participant.ErrLost)
-		}
+		g.fail(fmt.Errorf("%s was written to %s at %d by producer %d epoch %d, but the transaction is %d epoch %d: %w",
+			c.origin(r), placeOf(r), r.Offset, r.ProducerID, r.ProducerEpoch, g.as.pid, g.as.epoch, participant.ErrLost))
 	default:
 		g.extend(r)
 		g.acked++
 	}
-	c.left--
-	if c.left == 0 {
-		g.inFlight -= c.bytes
-		c.drop()
-		select {
-		case g.room <- struct{}{}:
-		default:
-		}
+	if c.left--; c.left == 0 {
+		g.back(c)
 	}
 }
 
-// extend notes where a record went. The caller holds mu.
+// back makes room for what a chunk held, and gives it back.
+func (g *receipts) back(c *chunk) {
+	n := c.bytes
+	c.drop()
+	g.mu.Lock()
+	g.inFlight -= n
+	g.mu.Unlock()
+	select {
+	case g.room <- struct{}{}:
+	default:
+	}
+}
+
+// extend notes where a record went.
 func (g *receipts) extend(r *kgo.Record) {
 	e := g.last
 	if e == nil || e.partition != r.Partition || e.topic != r.Topic {
@@ -141,12 +142,24 @@ func (g *receipts) extend(r *kgo.Record) {
 	e.count++
 }
 
-// complete is nil if all that was sent was acknowledged, by the right producer.
-func (g *receipts) complete(sent int) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.failed != nil {
-		return g.failed
+// complete is nil if all that was sent was acknowledged, by the right producer. The caller has flushed; a
+// record that was refused before it was buffered is none that a flush waits for, so its promise is waited for here.
+func (g *receipts) complete(ctx context.Context, sent int) error {
+	for {
+		g.mu.Lock()
+		failed, out := g.failed, g.inFlight > 0
+		g.mu.Unlock()
+		if failed != nil {
+			return failed
+		}
+		if !out {
+			break
+		}
+		select {
+		case <-g.room:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	if g.acked != sent {
 		return fmt.Errorf("%w: %d records were sent and %d acknowledged", participant.ErrBug, sent, g.acked)
@@ -154,10 +167,8 @@ func (g *receipts) complete(sent int) error {
 	return nil
 }
 
-// topics lists what was acknowledged, in order.
+// topics lists what was acknowledged, in order. It is complete.
 func (g *receipts) topics() []span {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	all := make([]*extent, 0, len(g.spans))
 	for _, e := range g.spans {
 		all = append(all, e)
