@@ -70,8 +70,8 @@ func (l *life) sink(name string) Sink {
 
 func (l *life) windows(s *Stream[sample]) *Windowed[sample, tally] {
 	switch {
-	//SESSION	case l.gap > 0:
-	//SESSION		return Session[sample, tally](s, milliseconds(l.gap), tallying{})
+	case l.gap > 0:
+		return Session[sample, tally](s, milliseconds(l.gap), tallying{})
 	case l.every < l.size:
 		return Sliding[sample, tally](s, milliseconds(l.size), milliseconds(l.every), tallying{})
 	}

@@ -234,7 +234,7 @@ func (n *naive) window(r naiveRecord) bool {
 		}
 	}
 	for _, w := range into { // within the allowed lateness: said again at once
-		if w.end <= n.watermark {
+		if w.over <= n.watermark {
 			n.tell(w)
 		}
 	}

@@ -212,8 +212,8 @@ func (s *saboteur) windowing() *windowing[sample, tally] {
 	switch o := s.operator.(type) {
 	case *windowOperator[sample, tally]:
 		return &o.windowing
-		//SESSION	case *sessionOperator[sample, tally]:
-		//SESSION		return &o.windowing
+	case *sessionOperator[sample, tally]:
+		return &o.windowing
 	}
 	panic("no operator with windows")
 }

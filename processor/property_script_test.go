@@ -149,6 +149,9 @@ func chosenTrial(r *rand.Rand, length int) trial {
 	splits := t.splits
 	// How things go in this life: how far records are behind, how often it crashes.
 	behind := choose(c, 0, t.disorder, t.disorder+10, 150, 400)
+	if t.lateness > 0 {
+		behind = choose(c, t.disorder+t.lateness, 150, 400)
+	}
 	floods := t.inline > 0 && c.oneIn(20) // so much state that it is kept as base and changes
 	stride, crashes := choose[int64](c, 5, 20, 60), choose(c, 3, 8, 30)
 	for range length {
@@ -206,7 +209,7 @@ func someSetup(c chooser) setup {
 	case "session":
 		s.gap = choose[int64](c, 1, 20, 50)
 	}
-	if s.gap == 0 && c.oneIn(2) {
+	if s.gap == 0 && !c.oneIn(3) {
 		s.lateness = choose[int64](c, 1, 40, 150, 1000)
 	}
 	return s
