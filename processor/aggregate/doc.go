@@ -24,5 +24,5 @@
 // Where the kind is known at run time only, a [number.Number] is one of the three: [SumNumber], [MinNumber],
 // [MaxNumber], [AvgNumber]. Integers with integers stay integers; integers with floats make floats, still
 // exact until read; integers with decimals make decimals. Decimals with floats are refused, since
-// one of the two would have to lose what it is for.
+// one of the two would have to lose what it is for; so is no number, with [number.ErrNone].
 package aggregate
