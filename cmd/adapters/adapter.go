@@ -32,6 +32,8 @@ type Adapter struct {
 	// hears of the pipeline: a mistake that is found later halts the scope. Its error is about one
 	// thing that a person can mend. Nil: there is nothing to look at.
 	Check func(ctx context.Context, e spec.Env, uses []Use) error
+	// Reading lets verify read its sources and sinks again; nil: it cannot.
+	Reading *Reading
 	// Places names what a source reads or a sink writes, so that the two can be compared. Nil: nothing is compared.
 	Places func(u Use) ([]string, error)
 }

@@ -30,7 +30,7 @@ type fileSink struct {
 
 // File is the adapter of directories.
 func File() Adapter {
-	return Adapter{Kind: file.Kind, Check: checkFiles, Places: filePlaces, Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: file.Kind, Check: checkFiles, Places: filePlaces, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}),
 			Source: newFileSource,

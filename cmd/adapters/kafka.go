@@ -56,7 +56,7 @@ type kafkaSASL struct {
 
 // Kafka is the adapter of topics.
 func Kafka() Adapter {
-	return Adapter{Kind: kafka.Kind, Check: checkKafka, Places: kafkaPlaces, Spec: func(*spec.Document) spec.Adapter {
+	return Adapter{Kind: kafka.Kind, Check: checkKafka, Places: kafkaPlaces, Reading: kafkaReading(), Spec: func(*spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}),
 			Source: newKafkaSource, Sink: newKafkaSink,

@@ -66,3 +66,11 @@ func (r *Report) judge() {
 		r.Verdict = Clean
 	}
 }
+
+// Unknowable is the report where nothing can be compared at all.
+func Unknowable(why ...Case) Report {
+	r := newReport()
+	r.Undeterminable = append(r.Undeterminable, why...)
+	r.judge()
+	return r
+}
