@@ -14,12 +14,13 @@ ARGS      ?=
 KAFKA     ?=
 MINUTES   ?= 10
 SEED      ?=
+BIG       ?=
 
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore fuzz build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore spec fuzz build-all torture
 
 ##@ For everyone
 
@@ -28,7 +29,7 @@ help: ## print the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= BIG= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
 
 .PHONY: demo
 demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
@@ -60,6 +61,11 @@ race: ## all tests with the race detector, costly invariants and fault points (C
 .PHONY: explore
 explore: ## walk the protocol's small cases exhaustively and print what was reached
 	@.ci/named-tests Explore -tags $(GOTAGS) -v -timeout 15m -- ./coordinator/...
+
+.PHONY: spec
+spec: ## check the protocol's model, and that it misses each rule taken away (needs spin; BIG=1 for the larger case)
+	BIG=$(BIG) coordinator/ledger/spec/run
+	UNISINK_SPEC=1 go test -count=1 -run TestModelAcceptsTheMachine ./coordinator/ledger
 
 .PHONY: conformance
 conformance: ## the conformance kits against every adapter, source and sink

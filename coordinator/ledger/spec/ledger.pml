@@ -37,7 +37,7 @@ hidden byte k;
 #else
 #define CAN_OPEN(from) ((from) == current && current < GENERATIONS && !open[current])
 #endif
-#define CAN_CLOSE(g) ((g) > 0 && (g) <= current && open[g])
+#define CAN_CLOSE(g) ((g) > 0 && (g) <= current) /* closed already: a repeat gets its answer */
 #ifdef DECIDE_WITH_GAP
 #define NEXT(g, n) ((n) > final[g])
 #else
