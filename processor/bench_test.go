@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -29,9 +30,20 @@ type order1 struct {
 	amount, at int64
 }
 
-// BenchmarkRecord: one op is one record of 100 bytes of JSON, 1,000 keys, 1 s windows, from its bytes
-// through the window to the encoded results of two sinks, in batches of 500.
-func BenchmarkRecord(b *testing.B) {
+// recordRig takes records of 100 bytes of JSON, 1,000 keys, 1 s windows, from their bytes through the window to the
+// encoded results of two sinks.
+type recordRig struct {
+	loop  *epochLoop
+	batch *stream.Batch
+	next  int // the next record
+}
+
+const (
+	recordsPerBatch  = 500
+	recordsPerSecond = 50_000 // of event time
+)
+
+func newRecordRig() *recordRig {
 	reader := jsonfield.For("customer", "amount", "at")
 	fields := make([]jsonfield.Value, 3)
 	orders := From("orders", nil, func(in *stream.Record, out *order1) (err error) {
@@ -51,7 +63,8 @@ func BenchmarkRecord(b *testing.B) {
 		Key(func(dst []byte, o *order1) []byte { return append(dst, o.customer...) })
 	encode := func(r *Result[int64], out *stream.Record) error {
 		out.Key = append(out.Key, r.Key...)
-		out.Value = fmt.Appendf(out.Value, `{"start":%d,"total":%d}`, r.Window.Start, r.Value)
+		out.Value = strconv.AppendInt(append(out.Value, `{"start":`...), r.Window.Start, 10)
+		out.Value = append(strconv.AppendInt(append(out.Value, `,"total":`...), r.Value, 10), '}')
 		return nil
 	}
 	w := Tumbling(orders, time.Second, aggregate.Sum(func(o *order1) int64 { return o.amount })).To("one", nil, encode).To("two", nil, encode)
@@ -59,36 +72,65 @@ func BenchmarkRecord(b *testing.B) {
 	loop.run = benchRun{}
 	split := stream.Split{Resource: "orders", ID: "0"}
 	loop.op.reset([]stream.Split{split})
+	return &recordRig{loop: loop, batch: &stream.Batch{Split: split, HighWater: -1, Records: make([]stream.Record, recordsPerBatch)}}
+}
 
-	const perSecond = 50_000
-	batch := &stream.Batch{Split: split, HighWater: -1}
-	const size = 500
-	fill := func(first int) { // the same buffers again and again, as a source does
-		batch.Records = batch.Records[:0]
-		for i := first; i < first+size; i++ {
-			v := batch.Records[:cap(batch.Records)]
-			var buf []byte
-			if len(v) > len(batch.Records) {
-				buf = v[len(batch.Records)].Value[:0]
-			}
-			buf = fmt.Appendf(buf, `{"id":"o-%08d","customer":"c-%04d","amount":%d,"at":%d,"note":"two items, no hurry"}`,
-				i, i*7919%1000, i%5000, 1_760_000_000_000+int64(i)*1000/perSecond)
-			batch.Records = append(batch.Records, stream.Record{Value: buf, Offset: int64(i)})
-		}
-		batch.Next = stream.Position{Split: split, Offset: int64(first + size)}
+// fill makes the next batch, in the same buffers again and again, as a source does.
+func (r *recordRig) fill() {
+	for i := range r.batch.Records {
+		n := int64(r.next)
+		v := append(r.batch.Records[i].Value[:0], `{"id":"o-`...)
+		v = strconv.AppendInt(v, 10_000_000+n, 10)
+		v = append(v, `","customer":"c-`...)
+		v = strconv.AppendInt(v, 1000+n*7919%1000, 10)
+		v = append(v, `","amount":`...)
+		v = strconv.AppendInt(v, n%5000, 10)
+		v = append(v, `,"at":`...)
+		v = strconv.AppendInt(v, 1_760_000_000_000+n*1000/recordsPerSecond, 10)
+		v = append(v, `,"note":"two items, no hurry"}`...)
+		r.batch.Records[i] = stream.Record{Value: v, Offset: n}
+		r.next++
 	}
+	r.batch.Next = stream.Position{Split: r.batch.Split, Offset: int64(r.next)}
+}
+
+// BenchmarkRecord: one op is one record, in batches of 500.
+func BenchmarkRecord(b *testing.B) {
+	r := newRecordRig()
 	b.ReportAllocs()
-	ctx := context.Background()
 	b.ResetTimer()
-	for i := 0; i < b.N; i += size {
+	for i := 0; i < b.N; i += recordsPerBatch {
 		b.StopTimer()
-		fill(i)
+		r.fill()
 		b.StartTimer()
-		if err := loop.batch(ctx, batch, 0); err != nil {
+		if err := r.loop.batch(b.Context(), r.batch, 0); err != nil {
 			b.Fatal(err)
 		}
 	}
-	b.ReportMetric(float64(loop.op.counts().Fired)/float64(b.N), "results/op")
+	b.ReportMetric(float64(r.loop.op.counts().Fired)/float64(b.N), "results/op")
+}
+
+// TestNoRecordIsAllocatedFor: neither for a record on its way through a window nor for a result, once every key and
+// buffer was there.
+func TestNoRecordIsAllocatedFor(t *testing.T) {
+	const windows = 3
+	r := newRecordRig()
+	run := func() {
+		for range windows * recordsPerSecond / recordsPerBatch {
+			r.fill()
+			if err := r.loop.batch(t.Context(), r.batch, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	run()
+	before := r.loop.op.counts()
+	if n := testing.AllocsPerRun(1, run); n > windows { // sorting takes one per window
+		t.Errorf("%v allocations of %d records in %d windows", n, windows*recordsPerSecond, windows)
+	}
+	if c := r.loop.op.counts(); c.Windowed-before.Windowed != 2*windows*recordsPerSecond || c.Fired-before.Fired != 2*windows*1000 {
+		t.Errorf("counted %+v after %+v", c, before) // AllocsPerRun runs it once more
+	}
 }
 
 // BenchmarkSnapshot: one op is the snapshot of an epoch, 2,000 accumulators in two open windows, inline.
