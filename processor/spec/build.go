@@ -23,15 +23,23 @@ func Build(d *Document, adapters []Adapter, e Env) (*processor.Pipeline, error) 
 	if err := p.mistakes.err(); err != nil {
 		return nil, err
 	}
-	opts := []processor.Option{processor.KeyGroups(d.KeyGroups), processor.Version(p.version())}
+	var store state.Store
 	if d.StateDir != "" {
-		store, err := state.OpenDir(d.StateDir)
-		if err != nil {
+		if store, err = state.OpenDir(d.StateDir); err != nil {
 			return nil, fmt.Errorf("%s: state_dir: %w", d.File, err)
 		}
-		opts = append(opts, processor.StateStore(store))
 	}
-	b := &builder{plan: p, sinks: sinks, opts: opts, in: newIntake(p)}
+	return p.assemble(source, sinks, store)
+}
+
+// assemble puts the pipeline together; store may be nil.
+func (p *plan) assemble(source processor.Source, sinks []processor.Sink, store state.Store) (*processor.Pipeline, error) {
+	d := p.doc
+	b := &builder{plan: p, sinks: sinks, in: newIntake(p)}
+	b.opts = []processor.Option{processor.KeyGroups(d.KeyGroups), processor.Version(p.version())}
+	if store != nil {
+		b.opts = append(b.opts, processor.StateStore(store))
+	}
 	b.stream = processor.From(d.Source.Name.Value, source, b.decode)
 	if p.eventTime != nil {
 		b.stream = b.stream.EventTime(func(r *fold.Row) int64 { return r.At })

@@ -68,6 +68,13 @@ func (s *Scope) WithCalls(forms []Form) error {
 // Call compiles a call of an aggregate.
 func (s *Scope) Call(text string) (*Call, []Issue) {
 	checked, issues := checkIn(s.calls, text)
+	for i := range issues {
+		for _, f := range s.forms {
+			if f.Name == issues[i].Func {
+				issues[i].Text += "; write " + f.Usage
+			}
+		}
+	}
 	if issues != nil {
 		return nil, issues
 	}

@@ -22,6 +22,8 @@ type Issue struct {
 	// Unknown is the name that means nothing, if that is what is wrong; Field: a field of a mapped record.
 	Unknown string
 	Field   bool
+	// Func is the function that cannot be used so, if that is what is wrong.
+	Func string
 }
 
 // Expr is a compiled expression.
@@ -114,7 +116,7 @@ func issue(message string) Issue {
 		if shown, ok := operators.FindReverse(name); ok && shown != "" {
 			name = shown
 		}
-		return Issue{Text: fmt.Sprintf("%q cannot be used with %s", name, strings.ReplaceAll(m[2], recordType, "the mapped record"))}
+		return Issue{Text: fmt.Sprintf("%q cannot be used with %s", name, m[2]), Func: m[1]}
 	}
 	message = strings.TrimPrefix(message, "Syntax error: ")
 	return Issue{Text: "not an expression: " + expecting.ReplaceAllString(message, "")}
@@ -158,31 +160,32 @@ func (s *Scope) expr(checked *ast.AST, part ast.Expr) (*Expr, error) {
 	return e, nil
 }
 
-// prefetch makes slots of the fields that an expression of CEL's names, so that the record need not be read as a whole.
+// prefetch makes slots of the fields that an expression of CEL's names, so that the record need not be read as
+// a whole. A rec that stands elsewhere than before the name of a field does need it.
 func (s *Scope) prefetch(part ast.Expr) {
 	if s.rec != recJSON {
 		return
 	}
+	alone := 0
 	ast.PostOrderVisit(part, ast.NewExprVisitor(func(e ast.Expr) {
-		of := e
-		if e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly() {
-			of = e.AsSelect().Operand()
-			if of.Kind() == ast.IdentKind && of.AsIdent() == "rec" {
-				s.slot(slot{kind: slotField, path: []string{e.AsSelect().FieldName()}})
-			}
-			return
-		}
-		if names, ok := path(of); ok && len(names) == 1 {
-			s.slot(slot{kind: slotField, path: names})
-		}
-		if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.OptSelect && len(e.AsCall().Args()) == 2 {
-			args := e.AsCall().Args()
-			if name, ok := literalText(args[1]); ok && args[0].Kind() == ast.IdentKind && args[0].AsIdent() == "rec" {
+		switch {
+		case isRec(e):
+			alone++
+		case e.Kind() == ast.SelectKind && isRec(e.AsSelect().Operand()):
+			alone--
+			s.slot(slot{kind: slotField, path: []string{e.AsSelect().FieldName()}})
+		case e.Kind() == ast.CallKind && len(e.AsCall().Args()) == 2 && isRec(e.AsCall().Args()[0]):
+			name, ok := literalText(e.AsCall().Args()[1])
+			if f := e.AsCall().FunctionName(); ok && (f == operators.Index || f == operators.OptSelect || f == operators.OptIndex) {
+				alone--
 				s.slot(slot{kind: slotField, path: []string{name}})
 			}
 		}
 	}))
+	s.whole = s.whole || alone > 0
 }
+
+func isRec(e ast.Expr) bool { return e.Kind() == ast.IdentKind && e.AsIdent() == "rec" }
 
 func literalText(e ast.Expr) (string, bool) {
 	if e.Kind() != ast.LiteralKind {

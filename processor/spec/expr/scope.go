@@ -51,6 +51,8 @@ type Scope struct {
 	temps   int
 	rec     recKind
 	columns []Column
+	// whole: some expression needs more of a JSON record than fields that are written out.
+	whole bool
 	// calls is where aggregates are known, in these forms.
 	calls *cel.Env
 	forms []Form
@@ -106,7 +108,7 @@ const maxCost = 100_000
 func options() []cel.EnvOption {
 	return []cel.EnvOption{
 		cel.OptionalTypes(), ext.Strings(), ext.Encoders(), ext.Math(),
-		cel.CrossTypeNumericComparisons(true),
+		cel.CrossTypeNumericComparisons(true), cel.EnableMacroCallTracking(),
 		cel.ASTValidators(cel.ValidateDurationLiterals(), cel.ValidateTimestampLiterals(), cel.ValidateRegexLiterals(), cel.ValidateComprehensionNestingLimit(2)),
 	}
 }
@@ -258,3 +260,6 @@ func refOrError(v *Value) (any, error) {
 }
 
 var _ ref.Val = (*mapped)(nil)
+
+// Whole reports whether some expression may read a JSON record as a whole.
+func (s *Scope) Whole() bool { return s.whole }
