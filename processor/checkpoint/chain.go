@@ -10,7 +10,7 @@ import (
 const (
 	// cycle is in how many changes every group is written whole again: the most changes that a restart
 	// reads, and that a vote names. A share of 1/cycle of the state in each change is what that costs.
-	cycle = 64
+	cycle = 96
 	// mostChanges is the number of parts behind the base from which a new base is written all the same.
 	mostChanges = 2 * cycle
 	// sealShare and leastSealed say from how many entries on a change is sealed: this share of the state.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/state"
 )
 
@@ -35,8 +36,7 @@ type partWriter struct {
 	fixed int // where the numbers of fixed length begin
 	first uint32
 	info  linkInfo
-	// sections counts the groups that are there.
-	sections int
+	most  int // bytes of one group
 }
 
 const fixedLength = 4*4 + 8
@@ -54,7 +54,7 @@ func (w *partWriter) begin(buf []byte, id, after string, sealed bool, first uint
 	for _, start := range gone {
 		buf = binary.AppendVarint(buf, start)
 	}
-	w.buf, w.first, w.info, w.sections = buf, first, linkInfo{sealed: sealed}, 0
+	w.buf, w.first, w.info, w.most = buf, first, linkInfo{sealed: sealed}, mostGroup
 }
 
 // group appends a group, whole or its changes; groups come in their order.
@@ -85,11 +85,11 @@ func (w *partWriter) group(k state.Recorded, g uint32, whole bool, entries int) 
 		w.info.entries += n
 	}
 	length := len(w.buf) - at - 4
-	if length > mostGroup {
-		return fmt.Errorf("key group %d has %d bytes and a part of the state holds at most %d; give the pipeline more key groups", g, length, mostGroup)
+	if length > w.most {
+		return fmt.Errorf("%w: key group %d has %d bytes and a part of the state holds at most %d; give the pipeline more key groups",
+			participant.ErrMisconfigured, g, length, w.most)
 	}
 	binary.LittleEndian.PutUint32(w.buf[at:], uint32(length)) // as checked
-	w.sections++
 	return nil
 }
 
