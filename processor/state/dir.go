@@ -2,21 +2,30 @@ package state
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
+	"github.com/unisink/unisink/internal/crashfs"
 	"github.com/unisink/unisink/internal/fault"
 )
 
 // Dir is a Store in one directory, which may be a shared one. A part is written beside its final
 // name, synced, renamed, and the directory synced: after Put it survives a loss of power, and a half-written
 // part is never seen under its id.
-type Dir struct{ path string }
+type Dir struct {
+	fs   crashfs.FS
+	path string
+	// process and count make the names of half-written parts unique.
+	process string
+	count   atomic.Uint64
+}
 
 const (
 	partSuffix = ".part"
@@ -27,25 +36,30 @@ const (
 
 // OpenDir makes the directory if it is not there, and removes what killed processes have left
 // half-written for long.
-func OpenDir(path string) (*Dir, error) {
+func OpenDir(path string) (*Dir, error) { return OpenDirOn(crashfs.OS(), path) }
+
+// OpenDirOn is OpenDir on another file system, for tests that cut the power.
+func OpenDirOn(fs crashfs.FS, path string) (*Dir, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("state directory %q: %w", path, err)
 	}
-	if err := os.MkdirAll(abs, 0o750); err != nil {
+	if err := crashfs.MkdirAll(fs, abs, 0o750); err != nil {
 		return nil, fmt.Errorf("state directory %q can't be made: %w", path, err)
 	}
-	if err := syncDir(filepath.Dir(abs)); err != nil {
+	// Also if it was there: the process that made it may have died before this.
+	if err := fs.SyncDir(filepath.Dir(abs)); err != nil {
 		return nil, fmt.Errorf("state directory %q: %w", path, err)
 	}
-	if err := tidy(abs); err != nil {
+	d := &Dir{fs: fs, path: abs, process: rand.Text()}
+	if err := d.tidy(); err != nil {
 		return nil, fmt.Errorf("state directory %q: %w", path, err)
 	}
-	return &Dir{path: abs}, nil
+	return d, nil
 }
 
-func tidy(path string) error {
-	entries, err := os.ReadDir(path)
+func (d *Dir) tidy() error {
+	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return err
 	}
@@ -56,7 +70,7 @@ func tidy(path string) error {
 		}
 		info, err := e.Info()
 		if err == nil && time.Since(info.ModTime()) > abandoned {
-			err = os.Remove(filepath.Join(path, e.Name()))
+			err = d.fs.Remove(filepath.Join(d.path, e.Name()))
 		}
 		errs = append(errs, removed(err))
 	}
@@ -80,13 +94,14 @@ func (d *Dir) Put(ctx context.Context, id string, body []byte) (err error) {
 			err = fmt.Errorf("put state part %s in %s: %w", id, d.path, err)
 		}
 	}()
-	f, err := os.CreateTemp(d.path, tempPrefix+"*")
+	half := filepath.Join(d.path, fmt.Sprintf("%s%s-%d", tempPrefix, d.process, d.count.Add(1)))
+	f, err := d.fs.OpenFile(half, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removed(os.Remove(f.Name())))
+			err = errors.Join(err, removed(d.fs.Remove(half)))
 		}
 	}()
 	_, werr := f.Write(body)
@@ -98,11 +113,11 @@ func (d *Dir) Put(ctx context.Context, id string, body []byte) (err error) {
 		return err
 	}
 	fault.Point("state/before-rename")
-	if err := os.Rename(f.Name(), final); err != nil {
+	if err := d.fs.Rename(half, final); err != nil {
 		return err
 	}
 	fault.Point("state/after-rename")
-	return syncDir(d.path)
+	return d.fs.SyncDir(d.path)
 }
 
 // Get reads a part.
@@ -114,7 +129,7 @@ func (d *Dir) Get(ctx context.Context, id string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := os.ReadFile(name) // the id was checked
+	body, err := crashfs.ReadFile(d.fs, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("state part %s in %s: %w", id, d.path, ErrNoPart)
 	}
@@ -134,7 +149,7 @@ func (d *Dir) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	fault.Point("state/before-delete")
-	if err := removed(os.Remove(name)); err != nil {
+	if err := removed(d.fs.Remove(name)); err != nil {
 		return fmt.Errorf("delete state part %s in %s: %w", id, d.path, err)
 	}
 	return nil
@@ -145,7 +160,7 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list state parts: %w", context.Cause(ctx))
 	}
-	entries, err := os.ReadDir(d.path)
+	entries, err := d.fs.ReadDir(d.path)
 	if err != nil {
 		return nil, fmt.Errorf("list state parts in %s: %w", d.path, err)
 	}
@@ -177,12 +192,4 @@ func removed(err error) error {
 		return nil
 	}
 	return err
-}
-
-func syncDir(path string) error {
-	f, err := os.Open(path) // a directory of the operator's choice
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
