@@ -20,7 +20,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test race conformance explore spec fuzz build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec fuzz build-all torture
 
 ##@ For everyone
 
@@ -57,6 +57,13 @@ unit: ## the fast tests: under a minute, no network, no processes
 .PHONY: race
 race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge; SHORT=1 leaves out processes)
 	go test -race $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m $(PKG)
+
+.PHONY: failures
+failures: $(TOOLS)/.built ## all tests as `race` does, then each row of docs/failures.md with the tests that passed for it
+	@mkdir -p dist
+	$(TOOLS)/gotestsum --jsonfile dist/tests.jsonl --format standard-quiet -- \
+		-race -tags $(GOTAGS) -shuffle=on -count=1 -timeout 20m ./...
+	go run ./internal/failures docs/failures.md dist/tests.jsonl
 
 .PHONY: explore
 explore: ## walk the protocol's small cases exhaustively and print what was reached
