@@ -34,7 +34,8 @@ func parties() []party {
 		{"github.com/knadh/koanf", commands},
 		{"github.com/jedib0t/go-pretty", commands},
 		{"golang.org/x/term", commands},
-		{"cel.dev/", []string{"processor/spec"}},
+		// Who verifies a specification evaluates it by itself.
+		{"cel.dev/", []string{"processor/spec", "processor/verify/fromspec"}},
 		{"go.yaml.in/yaml", []string{"processor/spec"}},
 		{"github.com/santhosh-tekuri/jsonschema", onlyTests},
 		{"google.golang.org/grpc", wire},

@@ -40,8 +40,10 @@ type named struct {
 
 // resultColumns is how many columns a result has before its aggregates.
 var resultColumns = []expr.Column{
-	{Name: "key", Type: expr.TypeString}, {Name: "window_start", Type: expr.TypeInt},
-	{Name: "window_end", Type: expr.TypeInt}, {Name: "update", Type: expr.TypeBool},
+	{Name: "key", Type: expr.TypeString},
+	{Name: "window_start", Type: expr.TypeInt},
+	{Name: "window_end", Type: expr.TypeInt},
+	{Name: "update", Type: expr.TypeBool},
 }
 
 // compile compiles all expressions. The plan is of use only if it has no mistakes.

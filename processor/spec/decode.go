@@ -151,7 +151,7 @@ func (d *decoder) value(n *node, path string, out reflect.Value) {
 		}
 		return
 	}
-	switch out.Kind() { //nolint:exhaustive // the other kinds are no settings and told as such
+	switch out.Kind() {
 	case reflect.Struct:
 		d.structure(n, path, out)
 	case reflect.Slice:
@@ -232,7 +232,7 @@ func setScalar(out reflect.Value, text string) error {
 		out.SetInt(int64(v))
 		return nil
 	}
-	switch out.Kind() { //nolint:exhaustive // the other kinds are no settings and told as such
+	switch out.Kind() {
 	case reflect.String:
 		out.SetString(text)
 	case reflect.Bool:

@@ -153,7 +153,7 @@ func schemaOf(t reflect.Type) object {
 	case reflect.PointerTo(t).Implements(textType):
 		return object{"type": []any{"string", "number", "boolean"}}
 	}
-	switch t.Kind() { //nolint:exhaustive // the other kinds are no settings
+	switch t.Kind() {
 	case reflect.Struct:
 		properties, required := object{}, []any{}
 		for _, s := range settingsOf(t) {

@@ -42,13 +42,19 @@ type column interface {
 	value(c *cell, out *expr.Value) error
 }
 
-// Cells are the accumulators of some aggregates. Small ones lie in the window's table itself.
+// The accumulators of some aggregates: up to eight lie in the window's table itself.
 type (
+	// Cells1 is that of one aggregate.
 	Cells1 [1]cell
+	// Cells2 are those of two.
 	Cells2 [2]cell
+	// Cells3 are those of three.
 	Cells3 [3]cell
+	// Cells4 are those of four.
 	Cells4 [4]cell
+	// Cells6 are those of up to six.
 	Cells6 [6]cell
+	// Cells8 are those of up to eight.
 	Cells8 [8]cell
 	// CellsN are in a slice of their own.
 	CellsN []cell

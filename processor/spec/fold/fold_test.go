@@ -235,8 +235,14 @@ func TestNumbersThatAreEqualAreOneValue(t *testing.T) {
 
 func TestSettingsThatCannotBe(t *testing.T) {
 	for _, c := range []Call{
-		{Func: "median"}, {Func: TopK}, {Func: TopK, K: 5, Limit: 4}, {Func: Quantile, Q: 1.1}, {Func: Quantile, Q: math.NaN()},
-		{Func: ApproxDistinct, Error: 0.9}, {Func: Quantile, Error: 0.9}, {Func: Distinct, Limit: aggregate.MaxLimit + 1},
+		{Func: "median"},
+		{Func: TopK},
+		{Func: TopK, K: 5, Limit: 4},
+		{Func: Quantile, Q: 1.1},
+		{Func: Quantile, Q: math.NaN()},
+		{Func: ApproxDistinct, Error: 0.9},
+		{Func: Quantile, Error: 0.9},
+		{Func: Distinct, Limit: aggregate.MaxLimit + 1},
 	} {
 		if err := new(Columns).Add("x", c); err == nil {
 			t.Errorf("%v is taken", c)
