@@ -207,8 +207,25 @@ func (e *evaluator) unwanted(a *arrival, why string, sinks ...*side) {
 	}
 }
 
-// passOn takes a record that goes to every sink as it is.
+// refuses says why a record cannot be written to the sink, which makes it bad.
+func (s *side) refuses(r *stream.Record) error {
+	if s.c.Want == nil {
+		return nil
+	}
+	if _, err := s.c.Want(r); err != nil {
+		return fmt.Errorf("sink %q: %w", s.c.Name, err)
+	}
+	return nil
+}
+
+// passOn takes a record that goes to every sink, or to none if one cannot take it.
 func (e *evaluator) passOn(a *arrival) {
+	for _, s := range e.passed {
+		if err := s.refuses(a.r); err != nil {
+			e.bad(a, err)
+			return
+		}
+	}
 	e.count(a, &e.report.Passed)
 	e.unwanted(a, "is fine", e.dead)
 	var first *held

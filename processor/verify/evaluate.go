@@ -158,16 +158,19 @@ func (e *evaluator) record(split stream.Split, r *stream.Record) error {
 		a.seen.Timed = false
 		err = fmt.Errorf("its event time %d ms is out of range", a.seen.At)
 	}
+	var refused error
 	if err == nil && a.seen.Keep && e.windowed() {
-		err = e.accepts(a.seen.Values)
+		refused = e.accepts(a.seen.Values)
 	}
 	if a.inCut {
 		e.report.Records++
 	}
-	observed := err == nil
+	observed := err == nil && refused == nil
 	switch {
 	case err != nil:
 		e.bad(a, err)
+	case refused != nil:
+		e.refused(a, refused)
 	case !a.seen.Keep:
 		e.filtered(a)
 	case !e.windowed():
@@ -208,19 +211,30 @@ func (e *evaluator) filtered(a *arrival) {
 	e.unwanted(a, "was filtered out", append(slices.Clone(e.passed), e.late, e.dead)...)
 }
 
-// bad takes a record that cannot be read, mapped, keyed or aggregated.
-func (e *evaluator) bad(a *arrival, err error) {
-	// It was late before it could be bad.
-	if a.seen.Timed && a.seen.Keep && e.windowed() && e.overFor(e.lastEnd(a.seen.At), a.mark) {
-		if e.late != nil && e.late.take(a.r, a.origin) != nil {
-			e.report.Late++
-			return
-		}
-		if e.late == nil && e.dead != nil && e.dead.has(a.r, a.origin) == nil {
-			e.report.Late++
-			return
-		}
+// refused takes a record that an aggregate cannot take. It is bad unless it was late before.
+func (e *evaluator) refused(a *arrival, err error) {
+	over := e.overFor(e.lastEnd(a.seen.At), a.mark)
+	if e.ordered() && e.p.Window.Kind == Session {
+		over = over && !e.touchesOpen(a)
 	}
+	switch {
+	case !over:
+		e.bad(a, err)
+	case e.late != nil && e.late.has(a.r, a.origin) != nil:
+		e.sameAs(e.late, e.late.take(a.r, a.origin), a)
+		e.count(a, &e.report.Late)
+	case e.late != nil && e.ordered():
+		e.lostLate(a)
+	case e.late == nil && (e.ordered() || e.dead != nil && e.dead.has(a.r, a.origin) == nil):
+		e.unwanted(a, "was late", e.dead)
+		e.count(a, &e.report.Late)
+	default:
+		e.bad(a, err)
+	}
+}
+
+// bad takes a record that cannot be read, mapped or keyed, or that an aggregate cannot take.
+func (e *evaluator) bad(a *arrival, err error) {
 	e.unwanted(a, "can't be read: "+err.Error(), append(slices.Clone(e.passed), e.late)...)
 	switch e.p.OnBad {
 	case BadSkipped:
@@ -269,7 +283,8 @@ func (e *evaluator) lastEnd(at int64) int64 {
 // moved the watermark.
 func (e *evaluator) keyed(a *arrival) bool {
 	if e.dead != nil {
-		if x := e.dead.byOrigin[a.origin]; x != nil && a.inCut {
+		x := e.dead.byOrigin[a.origin]
+		if x != nil && a.inCut && !(e.late != nil && e.late.refuses(a.r) != nil) {
 			e.fineAndDead(a, x)
 			return false
 		}
@@ -281,6 +296,9 @@ func (e *evaluator) keyed(a *arrival) bool {
 	}
 	end := e.lastEnd(a.seen.At)
 	over := e.overFor(end, a.mark)
+	if over && e.lateAndBad(a) {
+		return true
+	}
 	if e.late == nil {
 		if over && e.ordered() {
 			e.count(a, &e.report.Late)
@@ -301,6 +319,19 @@ func (e *evaluator) keyed(a *arrival) bool {
 		e.unwanted(a, "was on time for certain", e.late)
 		e.place(a, true)
 	}
+	return true
+}
+
+// lateAndBad takes a record that was late, as far as is known, and that the late output cannot take.
+func (e *evaluator) lateAndBad(a *arrival) bool {
+	if e.late == nil {
+		return false
+	}
+	err := e.late.refuses(a.r)
+	if err == nil || !e.ordered() && (e.dead == nil || e.dead.has(a.r, a.origin) == nil) {
+		return false
+	}
+	e.bad(a, err)
 	return true
 }
 

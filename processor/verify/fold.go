@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/big"
@@ -41,6 +42,9 @@ type Fold struct {
 // Absent is a value that a fold leaves out.
 type Absent struct{}
 
+// Refused is a value that a fold cannot take, and why.
+type Refused struct{ Why string }
+
 // piece is what one record adds to its window.
 type piece struct {
 	split  int
@@ -65,8 +69,11 @@ type acc interface {
 // accepts says why a fold cannot take a value, which makes its record bad. Null is no value; NaN and the
 // infinities are no numbers.
 func (f Fold) accepts(v any) error {
-	if _, left := v.(Absent); left {
+	switch x := v.(type) {
+	case Absent:
 		return nil
+	case Refused:
+		return errors.New(x.Why)
 	}
 	switch f.Kind {
 	case Count:

@@ -37,6 +37,8 @@ func TestAnAggregateIsJudgedByItsRule(t *testing.T) {
 		{"avg of decimals", Fold{Kind: Avg}, list(rat("1"), rat("2"), rat("2")), list("1.666667", "1.66666666666666666667"), list("1.6667", "1.666666", "1.68", "x")},
 		{"min", Fold{Kind: Min}, list(int64(3), int64(-1), 2.5), list(num("-1")), list(num("2.5"), num("3"))},
 		{"max", Fold{Kind: Max}, list(int64(3), int64(-1), 2.5), list(num("3")), list(num("2.5"))},
+		{"min of floats", Fold{Kind: Min}, list(0.1, 0.3), list(num("0.1"), num("1e-1")), list(num("0.3"), "0.1", nil)},
+		{"top of floats", Fold{Kind: TopK, K: 1}, list(0.1, 0.1, 2.0), list(list(num("0.1"))), list(list(num("2")))},
 		{"max of decimals", Fold{Kind: Max}, list(rat("3.10"), rat("3.09")), list("3.1", "3.10"), list("3.09")},
 		{"sum of what is left out", Fold{Kind: Sum, Partial: true}, list(Absent{}, Absent{}), list(nil), list(num("0"))},
 		{"count of what is not left out", Fold{Kind: Count, Partial: true}, list(Absent{}, nil), list(num("1")), list(num("2"))},

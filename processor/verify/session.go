@@ -29,6 +29,9 @@ func (e *evaluator) inSession(a *arrival) {
 	if e.ordered() {
 		over = over && !e.touchesOpen(a)
 	}
+	if over && e.lateAndBad(a) {
+		return
+	}
 	switch {
 	case e.late == nil && over && e.ordered():
 		e.count(a, &e.report.Late)

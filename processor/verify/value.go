@@ -78,6 +78,10 @@ func canonical(v any) string {
 		return "s" + string(x)
 	case bool:
 		return strconv.FormatBool(x)
+	case json.Number: // with a fraction it was written as a float, which is seldom what the digits say
+		if f, err := x.Float64(); err == nil && strings.ContainsAny(string(x), ".eE") {
+			return canonical(f)
+		}
 	}
 	if r, ok := rational(v); ok {
 		return "n" + r.RatString()
@@ -91,6 +95,9 @@ func canonical(v any) string {
 
 // unlike says how a value is another than it must be, or "". A decimal may be text.
 func unlike(is, must any) string {
+	if f, float := must.(float64); float {
+		return far(is, f, 0)
+	}
 	if r, number := rational(must); number {
 		if text, ok := is.(string); ok {
 			if d, ok := ratOf(text); ok && d.Cmp(r) == 0 {

@@ -44,8 +44,8 @@ type Plan struct {
 	Idle bool
 	// Folds are the aggregates of the window.
 	Folds []Fold
-	// Read says what the pipeline makes of a record. An error: the record is bad; what is known of it
-	// then may be returned as well.
+	// Read says what the pipeline makes of a record. An error: the record is bad. One that is late is late
+	// though an aggregate could not take it: a value for which that is so is [Refused], and no error.
 	Read func(r *stream.Record) (Seen, error)
 	// OnBad says what became of bad records.
 	OnBad OnBad
@@ -59,7 +59,8 @@ type Seen struct {
 	Timed bool
 	At    int64 // event time, Unix milliseconds
 	Key   string
-	// Values are what the folds take, by their index: nil, bool, int64, float64, *big.Rat, string or []byte.
+	// Values are what the folds take, by their index: nil, bool, int64, float64, *big.Rat, string or
+	// []byte, [Absent] or [Refused].
 	Values []any
 }
 

@@ -140,9 +140,10 @@ func (a *aggregate) value(vars map[string]any) (any, error) {
 		}
 		v = o.GetValue()
 	}
+	// What does not fit is found out when the record reaches its window, and not before.
 	x, err := plain(v)
 	if err != nil {
-		return nil, fmt.Errorf("aggregate %s: %w", a.name, err)
+		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil //nolint:nilerr // the value says it
 	}
 	switch a.fold.Kind {
 	case verify.Sum, verify.Min, verify.Max, verify.Avg, verify.Quantile:
@@ -152,7 +153,7 @@ func (a *aggregate) value(vars map[string]any) (any, error) {
 	case verify.Count:
 	}
 	if err != nil {
-		return nil, fmt.Errorf("aggregate %s: %w", a.name, err)
+		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil //nolint:nilerr // as above
 	}
 	return x, nil
 }
