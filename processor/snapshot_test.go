@@ -114,6 +114,62 @@ func TestP9_NoPartThatARestorePointNamesIsDeleted(t *testing.T) {
 	}
 }
 
+func TestP9_ChangesOnTopOfABaseSurviveRestartsAnywhere(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	r, dir := stored(t, src)
+	want := map[string]int64{}
+	add := func(n, step int) {
+		for i := range n {
+			key := fmt.Sprintf("key-%04d", i*step%3000)
+			src.Append("0", record("x", key, 100, int64(i)))
+			want[key] += int64(i)
+		}
+		for r.poll() {
+		}
+	}
+	r.restart()
+	add(3000, 1)
+	r.epoch()
+	changes := 0
+	for round := range 12 {
+		add(300, 1+2*round)
+		r.epoch()
+		retire(r)
+		_, _, c := r.scope.Last()
+		for _, part := range c.Parts[1:] {
+			if part.ID == fmt.Sprintf("main.window.%d.%d.1", r.task.gen, r.n) && len(c.Parts) > 2 {
+				changes++
+			}
+		}
+		if have := list(r, dir); len(have) != len(kept(r)) {
+			t.Fatalf("%v is there, and restore points name %v", have, kept(r))
+		}
+		switch round % 3 {
+		case 1:
+			r.restart()
+		case 2: // with an epoch that is lost
+			src.Append("0", record("x", "key-0001", 100, 5))
+			want["key-0001"] += 5
+			r.poll()
+			r.barrier(false)
+			r.restart()
+		}
+		for r.poll() {
+		}
+	}
+	if changes < 8 {
+		t.Errorf("%d of 12 epochs wrote changes", changes)
+	}
+	r.barrier(true)
+	r.decide()
+	var got []string
+	for key, sum := range want {
+		got = append(got, fmt.Sprintf("%s=0 %d", key, sum))
+	}
+	slices.Sort(got)
+	r.expect("one", got...)
+}
+
 func retire(r *rig) {
 	r.t.Helper()
 	for {

@@ -72,12 +72,6 @@ func (f *Framer) AppendSealed(dst []byte, kind Kind, payload []byte) ([]byte, er
 	return binary.LittleEndian.AppendUint32(out, crc32.Checksum(out[begin:], castagnoli)), nil
 }
 
-// Seal will go.
-func (f *Framer) Seal(kind Kind, payload []byte) []byte {
-	b, _ := f.AppendSealed(nil, kind, payload)
-	return b
-}
-
 // Open checks a frame and returns its payload, which may be a part of the frame.
 func (f *Framer) Open(frame []byte) (Kind, []byte, error) {
 	bad := func(what string) (Kind, []byte, error) {
