@@ -20,7 +20,7 @@ func Build(d *Document, adapters []Adapter, e Env) (*processor.Pipeline, error) 
 		return nil, fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
-	if err := p.mistakes.err(); err != nil {
+	if err := p.mistakes.Err(); err != nil {
 		return nil, err
 	}
 	var store state.Store

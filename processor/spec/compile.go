@@ -7,6 +7,7 @@ import (
 
 	"github.com/unisink/unisink/processor/spec/expr"
 	"github.com/unisink/unisink/processor/spec/fold"
+	"github.com/unisink/unisink/processor/spec/form"
 )
 
 // plan is a document whose expressions are compiled.
@@ -98,7 +99,7 @@ func (p *plan) tell(s *expr.Scope, path string, t Text, issues []expr.Issue) {
 	for _, i := range issues {
 		at := t.At
 		if i.Offset >= 0 {
-			at = t.place(i.Offset)
+			at = t.Place(i.Offset)
 		}
 		text := i.Text
 		if i.Unknown != "" {
@@ -106,7 +107,7 @@ func (p *plan) tell(s *expr.Scope, path string, t Text, issues []expr.Issue) {
 			if i.Field {
 				names = s.Fields()
 			}
-			text += meant(i.Unknown, names)
+			text += form.Meant(i.Unknown, names)
 		}
 		p.wrong(at, path, "%s", text)
 	}
@@ -136,7 +137,7 @@ func (p *plan) mapping() error {
 	}
 	columns := make([]expr.Column, len(p.doc.Map))
 	for i, f := range p.doc.Map {
-		e := p.expr(p.source, under("map", f.Name), f.Expr, "")
+		e := p.expr(p.source, form.Under("map", f.Name), f.Expr, "")
 		p.fields = append(p.fields, e)
 		columns[i] = expr.Column{Name: f.Name, Type: expr.TypeDyn}
 		if e != nil {
@@ -155,7 +156,7 @@ func (p *plan) aggregates() error {
 	}
 	columns := slices.Clone(resultColumns)
 	for _, a := range p.doc.Window.Aggregates {
-		path := under("window.aggregate", a.Name)
+		path := form.Under("window.aggregate", a.Name)
 		typ := expr.TypeDyn
 		call, issues := p.mapped.Call(a.Expr.Value)
 		if issues != nil {
@@ -174,7 +175,7 @@ func (p *plan) aggregates() error {
 // withFunctions says of an unknown function which one may be meant.
 func withFunctions(issues []expr.Issue) []expr.Issue {
 	for i := range issues {
-		if n := nearest(issues[i].Unknown, fold.Names()); n != "" && issues[i].Unknown != "" {
+		if n := form.Nearest(issues[i].Unknown, fold.Names()); n != "" && issues[i].Unknown != "" {
 			issues[i].Text += fmt.Sprintf(", did you mean %q?", n)
 			issues[i].Unknown = ""
 		}
@@ -193,7 +194,7 @@ func (p *plan) aggregate(path string, a Field, call *expr.Call) *expr.Type {
 	if call.Arg != nil {
 		arg = call.Arg.Type
 		if what, ok := c.Takes(arg); !ok {
-			p.wrong(a.Expr.place(call.ArgOffset), path, "%s of %s: it takes %s", c.Func, typeName(arg), what)
+			p.wrong(a.Expr.Place(call.ArgOffset), path, "%s of %s: it takes %s", c.Func, typeName(arg), what)
 			return expr.TypeDyn
 		}
 	}

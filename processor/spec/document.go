@@ -1,6 +1,10 @@
 package spec
 
-import "time"
+import (
+	"time"
+
+	"github.com/unisink/unisink/processor/spec/form"
+)
 
 // Document is a specification as it was read: checked for form, with defaults filled in, expressions
 // not compiled yet. Whoever reads it from outside ([Parse]) gets the same that [Build] works with.
@@ -28,22 +32,23 @@ type Document struct {
 	Sinks      []Sink
 }
 
-// Pos is a place in the file; both count from 1, 0 is unknown.
-type Pos struct{ Line, Column int }
-
-// Text is a value and where it stands.
-type Text struct {
-	Value string
-	At    Pos
-
-	in *source // for places within the value
-}
-
-// Field is a name and its expression, in the order of the file.
-type Field struct {
-	Name string
-	Expr Text
-}
+// What the form of the file is made of; see package form.
+type (
+	// Pos is a place in the file.
+	Pos = form.Pos
+	// Text is a value and where it stands.
+	Text = form.Text
+	// Field is a name and its expression, in the order of the file.
+	Field = form.Field
+	// Settings are an adapter's part of the specification; it decodes them.
+	Settings = form.Settings
+	// Secret is what the specification only names.
+	Secret = form.Secret
+	// Mistake is one thing that is wrong with a specification.
+	Mistake = form.Mistake
+	// Mistakes are all that was found. It is what [Parse], [Lint], [Build], [Explain] and Settings.Decode return; use errors.As.
+	Mistakes = form.Mistakes
+)
 
 // Format says how a record's value is read or written.
 type Format string
@@ -109,5 +114,5 @@ type Sink struct {
 	Fields []Field
 	Value  Text // one expression for the whole value, instead of Fields
 
-	formatAt *node // where the format was given; nil: nowhere
+	formatAt *form.Node // where the format was given; nil: nowhere
 }

@@ -16,7 +16,7 @@ func Explain(d *Document) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", d.File, err)
 	}
-	if err := p.mistakes.err(); err != nil {
+	if err := p.mistakes.Err(); err != nil {
 		return "", err
 	}
 	fingerprint, err := p.fingerprint()
@@ -86,7 +86,7 @@ func how(e *expr.Expr) string {
 func (x *explainer) source() {
 	p, s := x.plan, &x.plan.doc.Source
 	x.line(0, "")
-	x.line(0, "source %s: %s %s", s.Name.Value, s.Kind.Value, s.Settings.show())
+	x.line(0, "source %s: %s %s", s.Name.Value, s.Kind.Value, s.Settings.Show())
 	switch reads := p.source.Reads(); {
 	case s.Format != FormatJSON:
 		x.row("records", "%s", s.Format)
@@ -187,7 +187,7 @@ func (x *explainer) sinks() {
 	x.line(0, "sinks, all in one decision")
 	for _, i := range p.sinkOrder() {
 		s, o := &d.Sinks[i], p.outputs[i]
-		x.row(s.Name.Value, "%s: %s %s", d.Use(i), s.Kind.Value, s.Settings.show())
+		x.row(s.Name.Value, "%s: %s %s", d.Use(i), s.Kind.Value, s.Settings.Show())
 		if o.key != nil {
 			x.line(2, "key = %s", how(o.key))
 		}
@@ -198,33 +198,4 @@ func (x *explainer) sinks() {
 			x.line(2, "%s = %s", f.name, how(f.expr))
 		}
 	}
-}
-
-// show is the settings as they are written, in one line.
-func (s Settings) show() string {
-	if s.node == nil || len(s.node.keys) == 0 {
-		return ""
-	}
-	return s.node.show()
-}
-
-func (n *node) show() string {
-	switch n.kind {
-	case scalar:
-		return n.value
-	case sequence:
-		parts := make([]string, len(n.items))
-		for i, item := range n.items {
-			parts[i] = item.show()
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case mapping:
-		parts := make([]string, len(n.items))
-		for i, item := range n.items {
-			parts[i] = n.keys[i].value + ": " + item.show()
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	case nodeUnset, null:
-	}
-	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/unisink/unisink/processor/spec/expr"
+	"github.com/unisink/unisink/processor/spec/form"
 )
 
 // Lint checks a document as Build does, expressions, types and settings, and opens nothing. The error is
@@ -16,7 +17,7 @@ func Lint(d *Document, adapters []Adapter, e Env) error {
 		return fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
-	errs := []error{p.mistakes.err()}
+	errs := []error{p.mistakes.Err()}
 	if source != nil {
 		errs = append(errs, source.Close())
 	}
@@ -43,7 +44,7 @@ func (p *plan) adapter(adapters []Adapter, path string, kind Text, can func(a *A
 			kinds = append(kinds, a.Kind)
 		}
 	}
-	p.wrong(kind.At, path, "there is no adapter %q for it%s", kind.Value, meant(kind.Value, kinds))
+	p.wrong(kind.At, path, "there is no adapter %q for it%s", kind.Value, form.Meant(kind.Value, kinds))
 	return nil
 }
 
@@ -55,7 +56,7 @@ func (p *plan) failed(s Settings, err error) {
 	case errors.As(err, &m):
 		p.mistakes = append(p.mistakes, m...)
 	default:
-		p.wrong(s.At, s.path, "%s", err)
+		p.wrong(s.At, s.Path(), "%s", err)
 	}
 }
 

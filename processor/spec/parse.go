@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/spec/form"
 )
 
 const (
@@ -32,38 +33,38 @@ var (
 // together. Expressions and adapters' settings are not looked at; [Lint] does that. The error is
 // [Mistakes], all that were found. File is for messages.
 func Parse(file string, text []byte, env Env) (*Document, error) {
-	root, mistakes := load(file, text)
+	root, mistakes := form.Load(file, text)
 	if len(mistakes) > 0 {
-		return nil, mistakes.err()
+		return nil, mistakes.Err()
 	}
-	p := parser{reader: reader{file: file}, env: env}
+	p := parser{Reader: form.Reader{File: file}, env: env}
 	d := p.document(root)
-	p.together(d, len(p.mistakes) == 0)
-	if err := p.mistakes.err(); err != nil {
+	p.together(d, len(p.Mistakes) == 0)
+	if err := p.Mistakes.Err(); err != nil {
 		return nil, err
 	}
 	return d, nil
 }
 
 type parser struct {
-	reader
+	form.Reader
 	env Env
 }
 
-func (p *parser) document(root *node) *Document {
-	f := p.fields(root, "", documentFields, nil)
+func (p *parser) document(root *form.Node) *Document {
+	f := p.Fields(root, "", documentFields, nil)
 	d := &Document{
-		File:      p.file,
-		Pipeline:  f.need("pipeline", "the pipeline's name"),
-		Version:   f.text("version").Value,
-		Epoch:     f.duration("epoch", defaultEpoch, minEpoch),
+		File:      p.File,
+		Pipeline:  f.Need("pipeline", "the pipeline's name"),
+		Version:   f.Text("version").Value,
+		Epoch:     f.Duration("epoch", defaultEpoch, minEpoch),
 		KeyGroups: p.keyGroups(f),
-		Where:     f.text("where"),
-		Map:       f.list("map"),
-		Key:       f.text("key"),
-		Late:      f.text("late"),
+		Where:     f.Text("where"),
+		Map:       f.List("map"),
+		Key:       f.Text("key"),
+		Late:      f.Text("late"),
 	}
-	p.name(d.Pipeline, "pipeline", 40)
+	p.Name(d.Pipeline, "pipeline", 40)
 	d.StateDir = p.stateDir(f)
 	p.onError(f, d)
 	p.source(f, d)
@@ -75,26 +76,26 @@ func (p *parser) document(root *node) *Document {
 	return d
 }
 
-func (p *parser) keyGroups(f fields) uint32 {
-	n, ok := f.scalar("key_groups")
+func (p *parser) keyGroups(f form.Fields) uint32 {
+	n, ok := f.Scalar("key_groups")
 	if !ok {
 		return processor.DefaultKeyGroups
 	}
-	v, err := strconv.ParseUint(n.value, 10, 32)
+	v, err := strconv.ParseUint(n.Value, 10, 32)
 	if err != nil || v == 0 || v > 1<<15 {
-		p.wrong(n.at, "key_groups", "%q is no number of key groups; give 1 to %d", n.value, 1<<15)
+		p.Wrong(n.At, "key_groups", "%q is no number of key groups; give 1 to %d", n.Value, 1<<15)
 	}
 	return uint32(v) //nolint:gosec // bounded above, or a mistake
 }
 
-func (p *parser) stateDir(f fields) string {
-	n, ok := f.scalar("state_dir")
+func (p *parser) stateDir(f form.Fields) string {
+	n, ok := f.Scalar("state_dir")
 	if !ok {
 		return ""
 	}
-	dir, err := expand(n.value, p.lookup())
+	dir, err := form.Expand(n.Value, p.lookup())
 	if err != nil {
-		p.wrong(n.at, "state_dir", "%s", err)
+		p.Wrong(n.At, "state_dir", "%s", err)
 	}
 	return dir
 }
@@ -106,56 +107,56 @@ func (p *parser) lookup() func(string) (string, bool) {
 	return os.LookupEnv
 }
 
-func (p *parser) onError(f fields, d *Document) {
+func (p *parser) onError(f form.Fields, d *Document) {
 	d.OnError = OnErrorFail
-	n := f.has["on_error"]
+	n := f.Has["on_error"]
 	switch {
 	case n == nil:
-	case n.kind == mapping:
-		g := p.fields(n, "on_error", []string{"dead_letter"}, nil)
-		d.OnError, d.DeadLetter = OnErrorDeadLetter, g.need("dead_letter", "the sink that takes the bad records")
-	case n.kind == scalar && (n.value == string(OnErrorFail) || n.value == string(OnErrorSkip)):
-		d.OnError = OnError(n.value)
-	case n.kind == scalar && n.value == string(OnErrorDeadLetter):
-		p.wrong(n.at, "on_error", "name the sink that takes the bad records: {dead_letter: SINK}")
+	case n.Kind == form.Mapping:
+		g := p.Fields(n, "on_error", []string{"dead_letter"}, nil)
+		d.OnError, d.DeadLetter = OnErrorDeadLetter, g.Need("dead_letter", "the sink that takes the bad records")
+	case n.Kind == form.Scalar && (n.Value == string(OnErrorFail) || n.Value == string(OnErrorSkip)):
+		d.OnError = OnError(n.Value)
+	case n.Kind == form.Scalar && n.Value == string(OnErrorDeadLetter):
+		p.Wrong(n.At, "on_error", "name the sink that takes the bad records: {dead_letter: SINK}")
 	default:
-		p.wrong(n.at, "on_error", "%q is no way to treat bad records%s", n.value, meant(n.value, []string{"fail", "skip", "{dead_letter: SINK}"}))
+		p.Wrong(n.At, "on_error", "%q is no way to treat bad records%s", n.Value, form.Meant(n.Value, []string{"fail", "skip", "{dead_letter: SINK}"}))
 	}
 }
 
-func (p *parser) source(f fields, d *Document) {
+func (p *parser) source(f form.Fields, d *Document) {
 	s := &d.Source
-	n := f.has["source"]
+	n := f.Has["source"]
 	if n == nil {
-		f.miss("source", "where the records come from")
+		f.Miss("source", "where the records come from")
 		return
 	}
 	k := kindOf{p: p, path: "source", known: sourceFields}
-	g := p.fields(n, "source", sourceFields, k.take)
+	g := p.Fields(n, "source", sourceFields, k.take)
 	s.Kind, s.Settings = k.settings(g)
-	s.Name, s.Format, s.EventTime = g.text("name"), p.format(g), g.text("event_time")
-	if g.has["name"] == nil {
-		s.Name = Text{Value: "source", At: n.at}
+	s.Name, s.Format, s.EventTime = g.Text("name"), p.format(g), g.Text("event_time")
+	if g.Has["name"] == nil {
+		s.Name = Text{Value: "source", At: n.At}
 	}
-	p.name(s.Name, "source.name", 32)
-	s.Disorder = g.duration("disorder", 0, 0)
+	p.Name(s.Name, "source.name", 32)
+	s.Disorder = g.Duration("disorder", 0, 0)
 	s.IdleAfter = processor.DefaultIdleAfter
-	if idle := g.has["idle_after"]; idle != nil && idle.kind == scalar && idle.value == "never" {
+	if idle := g.Has["idle_after"]; idle != nil && idle.Kind == form.Scalar && idle.Value == "never" {
 		s.IdleAfter = 0
 	} else {
-		s.IdleAfter = g.duration("idle_after", processor.DefaultIdleAfter, time.Millisecond)
+		s.IdleAfter = g.Duration("idle_after", processor.DefaultIdleAfter, time.Millisecond)
 	}
 }
 
-func (p *parser) format(f fields) Format {
-	n, ok := f.scalar("format")
+func (p *parser) format(f form.Fields) Format {
+	n, ok := f.Scalar("format")
 	if !ok {
 		return FormatJSON
 	}
-	if !slices.Contains(formats, n.value) {
-		p.wrong(n.at, under(f.path, "format"), "%q is no format%s", n.value, meant(n.value, formats))
+	if !slices.Contains(formats, n.Value) {
+		p.Wrong(n.At, form.Under(f.Path, "format"), "%q is no format%s", n.Value, form.Meant(n.Value, formats))
 	}
-	return Format(n.value)
+	return Format(n.Value)
 }
 
 // kindOf finds which adapter a source or sink names: the one field that is not ours.
@@ -163,90 +164,87 @@ type kindOf struct {
 	p     *parser
 	path  string
 	known []string
-	keys  []*node
-	items []*node
+	keys  []*form.Node
+	items []*form.Node
 }
 
 // take takes a field that may name an adapter; one that looks like a misspelt field of ours is none.
-func (k *kindOf) take(key, value *node) bool {
-	if value.kind == scalar || value.kind == sequence || within(key.value, k.known, 1) != "" {
+func (k *kindOf) take(key, value *form.Node) bool {
+	if value.Kind == form.Scalar || value.Kind == form.Sequence || form.Within(key.Value, k.known, 1) != "" {
 		return false
 	}
 	k.keys, k.items = append(k.keys, key), append(k.items, value)
 	return true
 }
 
-func (k *kindOf) settings(f fields) (Text, Settings) {
+func (k *kindOf) settings(f form.Fields) (Text, Settings) {
 	switch {
-	case len(k.keys) == 0 && f.at != (Pos{}):
-		k.p.wrong(f.at, k.path, "it names no adapter; add one with its settings, for example kafka: {...}")
+	case len(k.keys) == 0 && f.At != (Pos{}):
+		k.p.Wrong(f.At, k.path, "it names no adapter; add one with its settings, for example kafka: {...}")
 	case len(k.keys) > 1:
-		k.p.wrong(k.keys[1].at, k.path, "it names two adapters, %q and %q; leave one", k.keys[0].value, k.keys[1].value)
+		k.p.Wrong(k.keys[1].At, k.path, "it names two adapters, %q and %q; leave one", k.keys[0].Value, k.keys[1].Value)
 	}
 	if len(k.keys) == 0 {
 		return Text{}, Settings{}
 	}
 	kind, n := k.keys[0], k.items[0]
-	if n.kind == null {
-		n = &node{kind: mapping, at: kind.at, in: kind.in}
-	}
-	return kind.text(), Settings{File: k.p.file, At: kind.at, path: under(k.path, kind.value), node: n, lookup: k.p.lookup()}
+	return kind.Text(), form.NewSettings(k.p.File, kind, n, form.Under(k.path, kind.Value), k.p.lookup())
 }
 
-func (p *parser) window(f fields, d *Document) {
-	n := f.has["window"]
+func (p *parser) window(f form.Fields, d *Document) {
+	n := f.Has["window"]
 	if n == nil {
 		return
 	}
-	g := p.fields(n, "window", windowFields, nil)
-	w := &Window{ID: g.text("id"), Aggregates: g.list("aggregate")}
+	g := p.Fields(n, "window", windowFields, nil)
+	w := &Window{ID: g.Text("id"), Aggregates: g.List("aggregate")}
 	d.Window = w
-	if g.has["id"] == nil {
-		w.ID = Text{Value: "window", At: n.at}
+	if g.Has["id"] == nil {
+		w.ID = Text{Value: "window", At: n.At}
 	}
-	p.name(w.ID, "window.id", 32)
+	p.Name(w.ID, "window.id", 32)
 	p.windowKind(g, w)
-	w.AllowedLateness = g.duration("allowed_lateness", 0, 0)
+	w.AllowedLateness = g.Duration("allowed_lateness", 0, 0)
 	if w.Kind == WindowSession && w.AllowedLateness > 0 {
-		p.wrong(g.has["allowed_lateness"].at, "window.allowed_lateness", "sessions have none: a session that grows would have to take a result back; give the source more disorder")
+		p.Wrong(g.Has["allowed_lateness"].At, "window.allowed_lateness", "sessions have none: a session that grows would have to take a result back; give the source more disorder")
 	}
-	g.miss("aggregate", "what is computed, for example {count: count()}")
+	g.Miss("aggregate", "what is computed, for example {count: count()}")
 	for _, a := range w.Aggregates {
 		p.identifier(a, "window.aggregate")
 		if slices.Contains(resultNames, a.Name) {
-			p.wrong(a.Expr.At, under("window.aggregate", a.Name), "the name %q is taken: a result has %s by itself; choose another", a.Name, strings.Join(resultNames, ", "))
+			p.Wrong(a.Expr.At, form.Under("window.aggregate", a.Name), "the name %q is taken: a result has %s by itself; choose another", a.Name, strings.Join(resultNames, ", "))
 		}
 	}
 }
 
-func (p *parser) windowKind(g fields, w *Window) {
+func (p *parser) windowKind(g form.Fields, w *Window) {
 	var kinds []string
 	for _, k := range []WindowKind{WindowTumbling, WindowSliding, WindowSession} {
-		if g.has[string(k)] != nil {
+		if g.Has[string(k)] != nil {
 			kinds, w.Kind = append(kinds, string(k)), k
 		}
 	}
 	switch {
-	case len(kinds) == 0 && g.at != (Pos{}):
-		p.wrong(g.at, "window", "say which: tumbling: SIZE, sliding: {size: SIZE, every: STEP} or session: GAP")
+	case len(kinds) == 0 && g.At != (Pos{}):
+		p.Wrong(g.At, "window", "say which: tumbling: SIZE, sliding: {size: SIZE, every: STEP} or session: GAP")
 	case len(kinds) > 1:
-		p.wrong(g.has[kinds[1]].at, "window", "it is %s at once; leave one", strings.Join(kinds, " and "))
+		p.Wrong(g.Has[kinds[1]].At, "window", "it is %s at once; leave one", strings.Join(kinds, " and "))
 	}
 	switch w.Kind {
 	case WindowTumbling:
-		w.Size = g.duration("tumbling", 0, time.Millisecond)
+		w.Size = g.Duration("tumbling", 0, time.Millisecond)
 	case WindowSession:
-		w.Gap = g.duration("session", 0, time.Millisecond)
+		w.Gap = g.Duration("session", 0, time.Millisecond)
 	case WindowSliding:
-		s := p.fields(g.has["sliding"], "window.sliding", []string{"size", "every"}, nil)
-		w.Size, w.Every = s.duration("size", 0, time.Millisecond), s.duration("every", 0, time.Millisecond)
+		s := p.Fields(g.Has["sliding"], "window.sliding", []string{"size", "every"}, nil)
+		w.Size, w.Every = s.Duration("size", 0, time.Millisecond), s.Duration("every", 0, time.Millisecond)
 		for _, name := range []string{"size", "every"} {
-			s.miss(name, "write {size: SIZE, every: STEP}")
+			s.Miss(name, "write {size: SIZE, every: STEP}")
 		}
 		if w.Every > 0 && w.Size%w.Every != 0 {
-			p.wrong(s.has["size"].at, "window.sliding.size", "the size %s is no multiple of every, %s", w.Size, w.Every)
+			p.Wrong(s.Has["size"].At, "window.sliding.size", "the size %s is no multiple of every, %s", w.Size, w.Every)
 		} else if w.Every > 0 && w.Size/w.Every > maxOverlap {
-			p.wrong(s.has["size"].at, "window.sliding.size", "each record would be in %d windows, and at most %d are allowed", w.Size/w.Every, maxOverlap)
+			p.Wrong(s.Has["size"].At, "window.sliding.size", "each record would be in %d windows, and at most %d are allowed", w.Size/w.Every, maxOverlap)
 		}
 	}
 }
@@ -254,30 +252,30 @@ func (p *parser) windowKind(g fields, w *Window) {
 // maxOverlap is in how many sliding windows one record may be.
 const maxOverlap = 1000
 
-func (p *parser) sinks(f fields, d *Document) {
-	n := f.has["sinks"]
+func (p *parser) sinks(f form.Fields, d *Document) {
+	n := f.Has["sinks"]
 	switch {
 	case n == nil:
-		f.miss("sinks", "where the results go")
+		f.Miss("sinks", "where the results go")
 		return
-	case n.kind != sequence:
-		p.wrong(n.at, "sinks", "a list of sinks belongs here, and this is %s; begin each with \"- name: ...\"", n.kind)
+	case n.Kind != form.Sequence:
+		p.Wrong(n.At, "sinks", "a list of sinks belongs here, and this is %s; begin each with \"- name: ...\"", n.Kind)
 		return
-	case len(n.items) == 0:
-		p.wrong(n.at, "sinks", "the list is empty; the results must go somewhere")
+	case len(n.Items) == 0:
+		p.Wrong(n.At, "sinks", "the list is empty; the results must go somewhere")
 	}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		path := fmt.Sprintf("sinks[%d]", i)
 		k := kindOf{p: p, path: path, known: sinkFields}
-		g := p.fields(item, path, sinkFields, k.take)
+		g := p.Fields(item, path, sinkFields, k.take)
 		s := Sink{
-			Name: g.need("name", "the sink's name"), Key: g.text("key"), Format: p.format(g), Fields: g.list("fields"), Value: g.text("value"),
+			Name: g.Need("name", "the sink's name"), Key: g.Text("key"), Format: p.format(g), Fields: g.List("fields"), Value: g.Text("value"),
 		}
 		s.Kind, s.Settings = k.settings(g)
-		s.formatAt = g.has["format"]
-		p.name(s.Name, path+".name", 32)
+		s.formatAt = g.Has["format"]
+		p.Name(s.Name, path+".name", 32)
 		if len(s.Fields) > 0 && s.Value.Value != "" {
-			p.wrong(s.Value.At, path+".value", "it has fields as well; leave one of the two")
+			p.Wrong(s.Value.At, path+".value", "it has fields as well; leave one of the two")
 		}
 		d.Sinks = append(d.Sinks, s)
 	}

@@ -1,36 +1,36 @@
 package spec
 
 import (
-	"encoding"
 	"encoding/json"
 	"fmt"
-	"reflect"
+
+	"github.com/unisink/unisink/processor/spec/form"
 )
 
 // object is a part of a JSON schema.
-type object = map[string]any
+type object = form.Object
 
 // Schema is the JSON schema (draft 2020-12) of specifications that use the adapters, for editors. What it cannot
 // say, such as how names go together, [Parse] and [Lint] tell. It panics if an adapter's own schema is no JSON.
 func Schema(adapters []Adapter) []byte {
 	source := place(object{
-		"name":       object{"type": "string", "pattern": namePattern.String(), "maxLength": 32, "default": "source", "description": "The source's name in its pipeline."},
+		"name":       object{"type": "string", "pattern": form.NamePattern.String(), "maxLength": 32, "default": "source", "description": "The source's name in its pipeline."},
 		"format":     formatSchema("How a record's value is read."),
 		"event_time": exprSchema("CEL over the record: Unix milliseconds or a timestamp. Without it the record's own timestamp counts."),
-		"disorder":   durationSchema("How far a record may be behind the newest one of its split.", "0s"),
-		"idle_after": object{"anyOf": []any{object{"const": "never"}, durationSchema("", "")}, "default": "1m", "description": "How long a split may be silent before it holds windows back no longer."},
+		"disorder":   form.DurationSchema("How far a record may be behind the newest one of its split.", "0s"),
+		"idle_after": object{"anyOf": []any{object{"const": "never"}, form.DurationSchema("", "")}, "default": "1m", "description": "How long a split may be silent before it holds windows back no longer."},
 	}, nil, adapters, func(a Adapter) (bool, string) { return a.Source != nil, a.SourceSchema })
 	sink := place(object{
-		"name":   object{"type": "string", "pattern": namePattern.String(), "maxLength": 32, "description": "The sink's name in its pipeline."},
+		"name":   object{"type": "string", "pattern": form.NamePattern.String(), "maxLength": 32, "description": "The sink's name in its pipeline."},
 		"format": formatSchema("How a result's value is written."),
 		"key":    exprSchema("CEL over the result, or without a window over the record: the key."),
 		"fields": fieldsSchema("CEL over the result, or without a window over the record: the fields of a JSON object."),
 		"value":  exprSchema("CEL for the whole value, instead of fields."),
 	}, []any{"name"}, adapters, func(a Adapter) (bool, string) { return a.Sink != nil, a.SinkSchema })
-	root := closed(object{
-		"pipeline":   object{"type": "string", "pattern": namePattern.String(), "maxLength": 40, "description": "The pipeline's name."},
+	root := form.Closed(object{
+		"pipeline":   object{"type": "string", "pattern": form.NamePattern.String(), "maxLength": 40, "description": "The pipeline's name."},
 		"version":    object{"type": []any{"string", "number"}, "description": "A part of the fingerprint: raise it when something outside of this file changes its meaning."},
-		"epoch":      durationSchema("The time between barriers, at least 20ms.", "1s"),
+		"epoch":      form.DurationSchema("The time between barriers, at least 20ms.", "1s"),
 		"key_groups": object{"type": "integer", "minimum": 1, "maximum": 1 << 15, "default": 128, "description": "Fixed when the pipeline is created."},
 		"state_dir":  object{"type": "string", "description": "A directory for state that does not fit into a vote, reached by all processes that may run the pipeline."},
 		"source":     source,
@@ -40,7 +40,7 @@ func Schema(adapters []Adapter) []byte {
 		"window":     windowSchema(),
 		"on_error": object{"description": "What becomes of a record that cannot be read, mapped, keyed or aggregated.", "default": "fail", "anyOf": []any{
 			object{"enum": []any{"fail", "skip"}},
-			closed(object{"dead_letter": object{"type": "string", "description": "The sink that takes it as it came."}}, "dead_letter"),
+			form.Closed(object{"dead_letter": object{"type": "string", "description": "The sink that takes it as it came."}}, "dead_letter"),
 		}},
 		"late":  object{"type": "string", "description": "The sink of records that come after their window."},
 		"sinks": object{"type": "array", "minItems": 1, "items": sink},
@@ -52,15 +52,6 @@ func Schema(adapters []Adapter) []byte {
 		panic(fmt.Sprintf("spec: the schema: %s", err))
 	}
 	return append(text, '\n')
-}
-
-// closed is an object without other fields.
-func closed(properties object, required ...any) object {
-	o := object{"type": "object", "properties": properties, "additionalProperties": false}
-	if len(required) > 0 {
-		o["required"] = required
-	}
-	return o
 }
 
 // place is a source or sink: our fields, and exactly one adapter.
@@ -80,7 +71,7 @@ func place(properties object, required []any, adapters []Adapter, use func(a Ada
 		properties[a.Kind] = schema
 		kinds = append(kinds, object{"required": []any{a.Kind}})
 	}
-	o := closed(properties, required...)
+	o := form.Closed(properties, required...)
 	if len(kinds) > 0 {
 		o["oneOf"] = kinds
 	}
@@ -99,88 +90,20 @@ func formatSchema(what string) object {
 	return object{"enum": []any{"json", "bytes", "string"}, "default": "json", "description": what}
 }
 
-const durationPattern = `^(0|([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+)$`
-
-func durationSchema(what, def string) object {
-	o := object{"type": []any{"string", "integer"}, "pattern": durationPattern, "minimum": 0, "maximum": 0}
-	if what != "" {
-		o["description"] = what
-	}
-	if def != "" {
-		o["default"] = def
-	}
-	return o
-}
-
 func windowSchema() object {
-	o := closed(object{
-		"id":       object{"type": "string", "pattern": namePattern.String(), "maxLength": 32, "default": "window", "description": "By which the state is kept."},
-		"tumbling": durationSchema("Windows of this size, one behind the other.", ""),
-		"sliding": closed(object{
-			"size": durationSchema("A multiple of every.", ""), "every": durationSchema("How often a window begins.", ""),
+	o := form.Closed(object{
+		"id":       object{"type": "string", "pattern": form.NamePattern.String(), "maxLength": 32, "default": "window", "description": "By which the state is kept."},
+		"tumbling": form.DurationSchema("Windows of this size, one behind the other.", ""),
+		"sliding": form.Closed(object{
+			"size": form.DurationSchema("A multiple of every.", ""), "every": form.DurationSchema("How often a window begins.", ""),
 		}, "size", "every"),
-		"session":          durationSchema("A session ends after so long without a record of its key.", ""),
-		"allowed_lateness": durationSchema("How long windows that have fired still take records; not with sessions.", "0s"),
+		"session":          form.DurationSchema("A session ends after so long without a record of its key.", ""),
+		"allowed_lateness": form.DurationSchema("How long windows that have fired still take records; not with sessions.", "0s"),
 		"aggregate":        fieldsSchema("The aggregates: count(), sum(x), min(x), max(x), avg(x), distinct(x), approx_distinct(x), first(x), last(x), top_k(x, 3), quantile(x, 0.99)."),
 	}, "aggregate")
 	o["oneOf"] = []any{object{"required": []any{"tumbling"}}, object{"required": []any{"sliding"}}, object{"required": []any{"session"}}}
 	return o
 }
 
-// SchemaOf is the JSON schema of settings that [Settings.Decode] fills: v is the struct, or a pointer to it.
-func SchemaOf(v any) string {
-	text, err := json.Marshal(schemaOf(reflect.TypeOf(v)))
-	if err != nil { // maps of strings and lists alone
-		panic(fmt.Sprintf("spec: the schema of %T: %s", v, err))
-	}
-	return string(text)
-}
-
-var textType = reflect.TypeFor[encoding.TextUnmarshaler]()
-
-func schemaOf(t reflect.Type) object {
-	// A reference to the environment may stand for any value.
-	reference := object{"type": "string", "pattern": `\$\{`}
-	switch {
-	case t.Kind() == reflect.Pointer:
-		return schemaOf(t.Elem())
-	case t == secretType:
-		return object{"oneOf": []any{
-			closed(object{"env": object{"type": "string", "minLength": 1}}, "env"), closed(object{"file": object{"type": "string", "minLength": 1}}, "file"),
-		}, "description": "A secret, by what names it."}
-	case t == durationType:
-		return object{"anyOf": []any{durationSchema("", ""), reference}}
-	case reflect.PointerTo(t).Implements(textType):
-		return object{"type": []any{"string", "number", "boolean"}}
-	}
-	switch t.Kind() {
-	case reflect.Struct:
-		properties, required := object{}, []any{}
-		for _, s := range settingsOf(t) {
-			properties[s.name] = schemaOf(t.FieldByIndex(s.index).Type)
-			if s.required {
-				required = append(required, s.name)
-			}
-		}
-		return closed(properties, required...)
-	case reflect.Slice:
-		list := object{"type": "array", "items": schemaOf(t.Elem())}
-		if t.Elem().Kind() == reflect.String {
-			return object{"anyOf": []any{list, object{"type": "string"}}}
-		}
-		return list
-	case reflect.Map:
-		return object{"type": "object", "additionalProperties": schemaOf(t.Elem())}
-	case reflect.Bool:
-		return object{"anyOf": []any{object{"type": "boolean"}, reference}}
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		return object{"anyOf": []any{object{"type": "integer"}, reference}}
-	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
-		return object{"anyOf": []any{object{"type": "integer", "minimum": 0}, reference}}
-	case reflect.Float32, reflect.Float64:
-		return object{"anyOf": []any{object{"type": "number"}, reference}}
-	case reflect.String:
-		return object{"type": []any{"string", "number", "boolean"}}
-	}
-	return object{}
-}
+// SchemaOf is the JSON schema of settings that Decode fills: v is the struct, or a pointer to it.
+func SchemaOf(v any) string { return form.SchemaOf(v) }

@@ -2,15 +2,14 @@ package spec
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/unisink/unisink/processor/spec/form"
 )
 
 // resultNames are what a result has besides its aggregates.
 var resultNames = []string{"key", "window_start", "window_end", "update"}
-
-var identifierPattern = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // celWords cannot be names of fields that expressions use.
 var celWords = strings.Fields(`as break const continue else false for function if import in let loop null package namespace return
@@ -19,10 +18,10 @@ var celWords = strings.Fields(`as break const continue else false for function i
 // identifier checks a name that expressions use.
 func (p *parser) identifier(f Field, path string) {
 	switch {
-	case !identifierPattern.MatchString(f.Name) || len(f.Name) > 64:
-		p.wrong(f.Expr.At, under(path, f.Name), "%q is no name for expressions: use letters, digits and '_', at most 64, and begin with no digit", f.Name)
+	case !form.IdentifierPattern.MatchString(f.Name) || len(f.Name) > 64:
+		p.Wrong(f.Expr.At, form.Under(path, f.Name), "%q is no name for expressions: use letters, digits and '_', at most 64, and begin with no digit", f.Name)
 	case slices.Contains(celWords, f.Name):
-		p.wrong(f.Expr.At, under(path, f.Name), "the name %q means something else in expressions; choose another", f.Name)
+		p.Wrong(f.Expr.At, form.Under(path, f.Name), "the name %q means something else in expressions; choose another", f.Name)
 	}
 }
 
@@ -34,12 +33,12 @@ func (p *parser) together(d *Document, whole bool) {
 	switch {
 	case !whole:
 	case d.Window == nil && d.Late.Value != "":
-		p.wrong(d.Late.At, "late", "without a window no record is late; add a window or leave this out")
+		p.Wrong(d.Late.At, "late", "without a window no record is late; add a window or leave this out")
 	case d.Window != nil && d.Key.Value == "":
-		p.wrong(d.Window.ID.At, "window", "the field \"key\" is missing beside it: by what its results are told apart, for example key: rec.customer")
+		p.Wrong(d.Window.ID.At, "window", "the field \"key\" is missing beside it: by what its results are told apart, for example key: rec.customer")
 	}
 	if len(results) == 0 && len(d.Sinks) > 0 {
-		p.wrong(d.Sinks[0].Name.At, "sinks", "no sink takes the results: each is taken by late or on_error; add one")
+		p.Wrong(d.Sinks[0].Name.At, "sinks", "no sink takes the results: each is taken by late or on_error; add one")
 	}
 	for i := range d.Sinks {
 		p.sinkFits(d, i)
@@ -51,7 +50,7 @@ func (p *parser) names(d *Document) {
 	first := map[string]string{d.Source.Name.Value: "the source"}
 	for i, s := range d.Sinks {
 		if what, twice := first[s.Name.Value]; twice && s.Name.Value != "" {
-			p.wrong(s.Name.At, fmt.Sprintf("sinks[%d].name", i), "the name %q is taken by %s; choose another", s.Name.Value, what)
+			p.Wrong(s.Name.At, fmt.Sprintf("sinks[%d].name", i), "the name %q is taken by %s; choose another", s.Name.Value, what)
 			continue
 		}
 		first[s.Name.Value] = fmt.Sprintf("the sink in line %d", s.Name.At.Line)
@@ -66,11 +65,11 @@ func (p *parser) uses(d *Document) []int {
 	}
 	for path, t := range map[string]Text{"on_error.dead_letter": d.DeadLetter, "late": d.Late} {
 		if t.Value != "" && len(names) > 0 && !slices.Contains(names, t.Value) {
-			p.wrong(t.At, path, "there is no sink %q%s", t.Value, meant(t.Value, names))
+			p.Wrong(t.At, path, "there is no sink %q%s", t.Value, form.Meant(t.Value, names))
 		}
 	}
 	if d.Late.Value != "" && d.Late.Value == d.DeadLetter.Value {
-		p.wrong(d.Late.At, "late", "the sink %q takes the bad records already; give late records one of their own", d.Late.Value)
+		p.Wrong(d.Late.At, "late", "the sink %q takes the bad records already; give late records one of their own", d.Late.Value)
 	}
 	var results []int
 	for i := range d.Sinks {
@@ -109,12 +108,12 @@ func (p *parser) sinkFits(d *Document, i int) {
 	shaped := len(s.Fields) > 0 || s.Value.Value != ""
 	switch use := d.Use(i); {
 	case use == UseDeadLetter && (shaped || s.Key.Value != "" || s.formatAt != nil):
-		p.wrong(s.Name.At, path, "it takes dead letters, which are the source's records unchanged; leave out format, key, fields and value")
+		p.Wrong(s.Name.At, path, "it takes dead letters, which are the source's records unchanged; leave out format, key, fields and value")
 	case use == UseResults && d.Window != nil && s.Format != FormatJSON && s.Value.Value == "":
-		p.wrong(s.formatAt.at, path+".format", "%s needs an expression for the whole value: add value: ...", s.Format)
+		p.Wrong(s.formatAt.At, path+".format", "%s needs an expression for the whole value: add value: ...", s.Format)
 	case s.Format != FormatJSON && len(s.Fields) > 0:
-		p.wrong(s.formatAt.at, path+".format", "fields are written as json; leave format out, or give value instead of fields")
+		p.Wrong(s.formatAt.At, path+".format", "fields are written as json; leave format out, or give value instead of fields")
 	case use == UseResults && d.Window == nil && len(d.Map) > 0 && s.Format != FormatJSON && s.Value.Value == "":
-		p.wrong(s.formatAt.at, path+".format", "a mapped record is written as json; leave format out, or add value: ...")
+		p.Wrong(s.formatAt.At, path+".format", "a mapped record is written as json; leave format out, or add value: ...")
 	}
 }

@@ -1,4 +1,4 @@
-package spec
+package form
 
 import (
 	"fmt"
@@ -44,16 +44,16 @@ func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 const maxSecret = 1 << 20
 
 // secretFrom reads what a reference names. The error is without place and never holds the secret.
-func secretFrom(n *node, lookup func(string) (string, bool)) (Secret, error) {
+func secretFrom(n *Node, lookup func(string) (string, bool)) (Secret, error) {
 	const form = "write {env: NAME} or {file: PATH}"
-	if n.kind != mapping {
+	if n.Kind != Mapping {
 		return Secret{}, fmt.Errorf("a secret is named, never written here: %s", form)
 	}
-	if len(n.keys) != 1 || n.items[0].kind != scalar || n.items[0].value == "" {
+	if len(n.Keys) != 1 || n.Items[0].Kind != Scalar || n.Items[0].Value == "" {
 		return Secret{}, fmt.Errorf("a secret is named by one reference: %s", form)
 	}
-	name := n.items[0].value
-	switch n.keys[0].value {
+	name := n.Items[0].Value
+	switch n.Keys[0].Value {
 	case "env":
 		v, ok := lookup(name)
 		if !ok || v == "" {
@@ -78,5 +78,5 @@ func secretFrom(n *node, lookup func(string) (string, bool)) (Secret, error) {
 		}
 		return Secret{"file " + name, v}, nil
 	}
-	return Secret{}, fmt.Errorf("%q is no way to name a secret: %s", n.keys[0].value, form)
+	return Secret{}, fmt.Errorf("%q is no way to name a secret: %s", n.Keys[0].Value, form)
 }

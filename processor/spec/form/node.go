@@ -1,4 +1,4 @@
-package spec
+package form
 
 import (
 	"bytes"
@@ -20,36 +20,37 @@ const (
 	maxDepth = 40
 )
 
-type nodeKind uint8
+// Kind of a node.
+type Kind uint8
 
 const (
-	nodeUnset nodeKind = iota
-	scalar
-	mapping
-	sequence
-	null
+	kindUnset Kind = iota
+	Scalar
+	Mapping
+	Sequence
+	Null
 )
 
 // String names the kind as people do.
-func (k nodeKind) String() string {
+func (k Kind) String() string {
 	return [...]string{"nothing", "a single value", "a mapping", "a list", "nothing"}[k]
 }
 
-// node is a value of the file with its aliases resolved.
-type node struct {
-	kind  nodeKind
-	value string
-	at    Pos
+// Node is a value of the file with its aliases resolved.
+type Node struct {
+	Kind  Kind
+	Value string
+	At    Pos
 	in    *source
 	// quoted: the value stands in quotes or in a block.
 	quoted bool
-	// keys of a mapping, in the order of the file; items are its values, or those of a list.
-	keys  []*node
-	items []*node
+	// Keys of a mapping, in the order of the file; Items are its values, or those of a list.
+	Keys  []*Node
+	Items []*Node
 }
 
-// text is a scalar as the document keeps it.
-func (n *node) text() Text { return Text{Value: n.value, At: n.at, in: n.in} }
+// Text is a scalar as the document keeps it.
+func (n *Node) Text() Text { return Text{Value: n.Value, At: n.At, in: n.in} }
 
 // source is the file's text, for places within a value.
 type source struct{ lines []string }
@@ -69,8 +70,8 @@ var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(?:found )?(.*)$`)
 // (The places go only into the text, so there is nothing else to tell them by.)
 var grammar = regexp.MustCompile(`^did not find expected (?:<|node content|'-' indicator|key$|',' or '[]}]')`)
 
-// load reads the one document of a file. The node is nil if there are mistakes.
-func load(file string, text []byte) (*node, Mistakes) {
+// Load reads the one document of a file. The node is nil if there are mistakes.
+func Load(file string, text []byte) (*Node, Mistakes) {
 	l := &loader{file: file, left: maxNodes}
 	if len(text) > maxFile {
 		return nil, Mistakes{{File: file, Text: fmt.Sprintf("the file has %d bytes, and a specification may have %d", len(text), maxFile)}}
@@ -131,9 +132,9 @@ func (l *loader) bound(at Pos, format string, args ...any) {
 	l.over, l.left = true, 0
 }
 
-func (l *loader) node(y *yaml.Node, depth int) *node {
+func (l *loader) node(y *yaml.Node, depth int) *Node {
 	at := Pos{y.Line, y.Column}
-	n := &node{at: at, in: l.in}
+	n := &Node{At: at, in: l.in}
 	l.left--
 	switch {
 	case l.left < 0:
@@ -155,12 +156,12 @@ func (l *loader) node(y *yaml.Node, depth int) *node {
 	case yaml.ScalarNode:
 		l.scalar(n, y)
 	case yaml.SequenceNode:
-		n.kind = sequence
+		n.Kind = Sequence
 		for _, c := range y.Content {
-			n.items = append(n.items, l.node(c, depth+1))
+			n.Items = append(n.Items, l.node(c, depth+1))
 		}
 	case yaml.MappingNode:
-		n.kind = mapping
+		n.Kind = Mapping
 		l.mapping(n, y, depth)
 	default:
 		l.wrong(at, "this is no value")
@@ -168,36 +169,36 @@ func (l *loader) node(y *yaml.Node, depth int) *node {
 	return n
 }
 
-func (l *loader) scalar(n *node, y *yaml.Node) {
-	n.kind, n.value = scalar, y.Value
+func (l *loader) scalar(n *Node, y *yaml.Node) {
+	n.Kind, n.Value = Scalar, y.Value
 	n.quoted = y.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
 	switch tag := y.ShortTag(); {
 	case tag == "!!null" && !n.quoted:
-		n.kind = null
+		n.Kind = Null
 	case y.Style&yaml.TaggedStyle != 0 && tag != "!!str":
-		l.wrong(n.at, "the tag %s means nothing here; leave it out", tag)
+		l.wrong(n.At, "the tag %s means nothing here; leave it out", tag)
 	}
 }
 
-func (l *loader) mapping(n *node, y *yaml.Node, depth int) {
+func (l *loader) mapping(n *Node, y *yaml.Node, depth int) {
 	first := map[string]Pos{}
-	var merged []*node
+	var merged []*Node
 	for i := 0; i+1 < len(y.Content); i += 2 {
 		k, v := l.node(y.Content[i], depth+1), l.node(y.Content[i+1], depth+1)
 		switch {
-		case y.Content[i].ShortTag() == "!!merge" && k.kind == scalar:
+		case y.Content[i].ShortTag() == "!!merge" && k.Kind == Scalar:
 			merged = append(merged, v)
 			continue
-		case k.kind != scalar:
-			l.wrong(k.at, "the name of a field is a single value, and this is %s", k.kind)
+		case k.Kind != Scalar:
+			l.wrong(k.At, "the name of a field is a single value, and this is %s", k.Kind)
 			continue
 		}
-		if at, twice := first[k.value]; twice {
-			l.wrong(k.at, "field %q stands here twice; the first is in line %d", k.value, at.Line)
+		if at, twice := first[k.Value]; twice {
+			l.wrong(k.At, "field %q stands here twice; the first is in line %d", k.Value, at.Line)
 			continue
 		}
-		first[k.value] = k.at
-		n.keys, n.items = append(n.keys, k), append(n.items, v)
+		first[k.Value] = k.At
+		n.Keys, n.Items = append(n.Keys, k), append(n.Items, v)
 	}
 	for _, m := range merged {
 		l.merge(n, m, first)
@@ -205,21 +206,21 @@ func (l *loader) mapping(n *node, y *yaml.Node, depth int) {
 }
 
 // merge adds what "<<" names and the mapping does not say itself.
-func (l *loader) merge(n, from *node, has map[string]Pos) {
-	if from.kind == sequence {
-		for _, m := range from.items {
+func (l *loader) merge(n, from *Node, has map[string]Pos) {
+	if from.Kind == Sequence {
+		for _, m := range from.Items {
 			l.merge(n, m, has)
 		}
 		return
 	}
-	if from.kind != mapping {
-		l.wrong(from.at, "<< takes a mapping or a list of them, and this is %s", from.kind)
+	if from.Kind != Mapping {
+		l.wrong(from.At, "<< takes a mapping or a list of them, and this is %s", from.Kind)
 		return
 	}
-	for i, k := range from.keys {
-		if _, ok := has[k.value]; !ok {
-			has[k.value] = k.at
-			n.keys, n.items = append(n.keys, k), append(n.items, from.items[i])
+	for i, k := range from.Keys {
+		if _, ok := has[k.Value]; !ok {
+			has[k.Value] = k.At
+			n.Keys, n.Items = append(n.Keys, k), append(n.Items, from.Items[i])
 		}
 	}
 }
@@ -244,9 +245,9 @@ func broken(text []byte) (Pos, bool) {
 	return Pos{}, false
 }
 
-// place is where the character at an offset of the value stands. Values may be quoted, folded or in a
+// Place is where the character at an offset of the value stands. Values may be quoted, folded or in a
 // block, so the text is laid along the file; where that fails the place is that of the last agreement.
-func (t Text) place(offset int) Pos {
+func (t Text) Place(offset int) Pos {
 	if t.in == nil || t.At.Line < 1 || t.At.Line > len(t.in.lines) {
 		return t.At
 	}

@@ -1,4 +1,4 @@
-package spec
+package form
 
 import (
 	"cmp"
@@ -36,8 +36,8 @@ func (m Mistake) Error() string {
 	return b.String() + m.Text
 }
 
-// Mistakes are all that was found, in the order of the file. It is what [Parse], [Lint], [Build] and
-// [Settings.Decode] return; use errors.As.
+// Mistakes are all that was found, in the order of the file. It is an error; use
+// errors.As.
 type Mistakes []Mistake
 
 // Error has one line for each.
@@ -49,8 +49,8 @@ func (m Mistakes) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// err is nil when nothing is wrong.
-func (m Mistakes) err() error {
+// Err is nil when nothing is wrong.
+func (m Mistakes) Err() error {
 	if len(m) == 0 {
 		return nil
 	}
@@ -60,9 +60,9 @@ func (m Mistakes) err() error {
 	return slices.Compact(m)
 }
 
-// meant is `, did you mean "window"?` when one of the names is near to what was written, else what there is.
-func meant(wrote string, names []string) string {
-	if n := nearest(wrote, names); n != "" {
+// Meant is `, did you mean "window"?` when one of the names is near to what was written, else what there is.
+func Meant(wrote string, names []string) string {
+	if n := Nearest(wrote, names); n != "" {
 		return fmt.Sprintf(", did you mean %q?", n)
 	}
 	if len(names) == 0 {
@@ -71,13 +71,13 @@ func meant(wrote string, names []string) string {
 	return "; there is " + strings.Join(names, ", ")
 }
 
-// nearest returns the name that what was written is likely to mean, or "".
-func nearest(wrote string, names []string) string {
-	return within(wrote, names, min(3, (len(wrote)+1)/3))
+// Nearest returns the name that what was written is likely to mean, or "".
+func Nearest(wrote string, names []string) string {
+	return Within(wrote, names, min(3, (len(wrote)+1)/3))
 }
 
-// within is the nearest name that is at most so far away, or "".
-func within(wrote string, names []string, least int) string {
+// Within is the nearest name that is at most so far away, or "".
+func Within(wrote string, names []string, least int) string {
 	best := ""
 	for _, n := range names {
 		if d := distance(strings.ToLower(wrote), strings.ToLower(n)); d < least || d == least && best == "" && d < len(n) {

@@ -1,4 +1,4 @@
-package spec
+package form
 
 import (
 	"encoding"
@@ -23,13 +23,13 @@ func (s Settings) Decode(out any) error {
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return fmt.Errorf("spec: Decode needs a pointer to a struct, not %T", out)
 	}
-	d := decoder{reader: reader{file: s.File}, lookup: s.lookup}
+	d := decoder{Reader: Reader{File: s.File}, lookup: s.lookup}
 	n := s.node
 	if n == nil {
-		n = &node{kind: mapping, at: s.At}
+		n = &Node{Kind: Mapping, At: s.At}
 	}
 	d.structure(n, s.path, v.Elem())
-	return d.mistakes.err()
+	return d.Mistakes.Err()
 }
 
 // Mistake is something wrong with one of the settings, at its place: a topic that is not allowed, two
@@ -41,12 +41,12 @@ func (s Settings) Mistake(field, format string, args ...any) error {
 		if field == "" {
 			break
 		}
-		m.Path = under(m.Path, name)
-		var next *node
+		m.Path = Under(m.Path, name)
+		var next *Node
 		if at != nil {
-			for i, k := range at.keys {
-				if k.value == name {
-					m.At, next = k.at, at.items[i]
+			for i, k := range at.Keys {
+				if k.Value == name {
+					m.At, next = k.At, at.Items[i]
 				}
 			}
 		}
@@ -56,7 +56,7 @@ func (s Settings) Mistake(field, format string, args ...any) error {
 }
 
 type decoder struct {
-	reader
+	Reader
 	lookup func(string) (string, bool)
 }
 
@@ -96,31 +96,31 @@ func snake(name string) string {
 	return strings.ToLower(b.String())
 }
 
-func (d *decoder) structure(n *node, path string, out reflect.Value) {
+func (d *decoder) structure(n *Node, path string, out reflect.Value) {
 	settings := settingsOf(out.Type())
 	known := make([]string, len(settings))
 	for i, s := range settings {
 		known[i] = s.name
 	}
-	if n.kind != mapping {
-		d.wrong(n.at, path, "a mapping belongs here, and this is %s; it has the fields %s", n.kind, strings.Join(known, ", "))
+	if n.Kind != Mapping {
+		d.Wrong(n.At, path, "a mapping belongs here, and this is %s; it has the fields %s", n.Kind, strings.Join(known, ", "))
 		return
 	}
-	f := d.fields(n, path, known, nil)
+	f := d.Fields(n, path, known, nil)
 	for _, s := range settings {
-		v := f.has[s.name]
+		v := f.Has[s.name]
 		if v == nil {
 			if s.required {
-				f.miss(s.name, "the adapter needs it")
+				f.Miss(s.name, "the adapter needs it")
 			}
 			continue
 		}
 		field, err := out.FieldByIndexErr(s.index)
 		if err != nil {
-			d.wrong(v.at, under(path, s.name), "the program cannot take this setting: %s", err)
+			d.Wrong(v.At, Under(path, s.name), "the program cannot take this setting: %s", err)
 			continue
 		}
-		d.value(v, under(path, s.name), field)
+		d.value(v, Under(path, s.name), field)
 	}
 }
 
@@ -129,12 +129,12 @@ var (
 	durationType = reflect.TypeFor[time.Duration]()
 )
 
-func (d *decoder) value(n *node, path string, out reflect.Value) {
+func (d *decoder) value(n *Node, path string, out reflect.Value) {
 	switch {
 	case out.Type() == secretType:
 		s, err := secretFrom(n, d.lookup)
 		if err != nil {
-			d.wrong(n.at, path, "%s", err)
+			d.Wrong(n.At, path, "%s", err)
 		}
 		out.Set(reflect.ValueOf(s))
 		return
@@ -146,7 +146,7 @@ func (d *decoder) value(n *node, path string, out reflect.Value) {
 	if u, ok := out.Addr().Interface().(encoding.TextUnmarshaler); ok {
 		if text, ok := d.scalar(n, path); ok {
 			if err := u.UnmarshalText([]byte(text)); err != nil {
-				d.wrong(n.at, path, "%s", err)
+				d.Wrong(n.At, path, "%s", err)
 			}
 		}
 		return
@@ -161,32 +161,32 @@ func (d *decoder) value(n *node, path string, out reflect.Value) {
 	default:
 		if text, ok := d.scalar(n, path); ok {
 			if err := setScalar(out, text); err != nil {
-				d.wrong(n.at, path, "%s", err)
+				d.Wrong(n.At, path, "%s", err)
 			}
 		}
 	}
 }
 
 // scalar is a single value with its references replaced.
-func (d *decoder) scalar(n *node, path string) (string, bool) {
-	if n.kind == mapping && len(n.keys) == 1 && (n.keys[0].value == "env" || n.keys[0].value == "file") {
-		d.wrong(n.at, path, "this setting is no secret; write the value itself, or \"${NAME}\"")
+func (d *decoder) scalar(n *Node, path string) (string, bool) {
+	if n.Kind == Mapping && len(n.Keys) == 1 && (n.Keys[0].Value == "env" || n.Keys[0].Value == "file") {
+		d.Wrong(n.At, path, "this setting is no secret; write the value itself, or \"${NAME}\"")
 		return "", false
 	}
-	if n.kind != scalar {
-		d.wrong(n.at, path, "a single value belongs here, and this is %s", n.kind)
+	if n.Kind != Scalar {
+		d.Wrong(n.At, path, "a single value belongs here, and this is %s", n.Kind)
 		return "", false
 	}
-	text, err := expand(n.value, d.lookup)
+	text, err := Expand(n.Value, d.lookup)
 	if err != nil {
-		d.wrong(n.at, path, "%s", err)
+		d.Wrong(n.At, path, "%s", err)
 		return "", false
 	}
 	return text, true
 }
 
-func (d *decoder) slice(n *node, path string, out reflect.Value) {
-	if n.kind == scalar && out.Type().Elem().Kind() == reflect.String {
+func (d *decoder) slice(n *Node, path string, out reflect.Value) {
+	if n.Kind == Scalar && out.Type().Elem().Kind() == reflect.String {
 		text, ok := d.scalar(n, path)
 		if !ok {
 			return
@@ -198,27 +198,27 @@ func (d *decoder) slice(n *node, path string, out reflect.Value) {
 		out.Set(list)
 		return
 	}
-	if n.kind != sequence {
-		d.wrong(n.at, path, "a list belongs here, and this is %s", n.kind)
+	if n.Kind != Sequence {
+		d.Wrong(n.At, path, "a list belongs here, and this is %s", n.Kind)
 		return
 	}
-	list := reflect.MakeSlice(out.Type(), len(n.items), len(n.items))
-	for i, item := range n.items {
+	list := reflect.MakeSlice(out.Type(), len(n.Items), len(n.Items))
+	for i, item := range n.Items {
 		d.value(item, fmt.Sprintf("%s[%d]", path, i), list.Index(i))
 	}
 	out.Set(list)
 }
 
-func (d *decoder) table(n *node, path string, out reflect.Value) {
-	if n.kind != mapping || out.Type().Key().Kind() != reflect.String {
-		d.wrong(n.at, path, "names with values belong here, and this is %s", n.kind)
+func (d *decoder) table(n *Node, path string, out reflect.Value) {
+	if n.Kind != Mapping || out.Type().Key().Kind() != reflect.String {
+		d.Wrong(n.At, path, "names with values belong here, and this is %s", n.Kind)
 		return
 	}
-	table := reflect.MakeMapWithSize(out.Type(), len(n.keys))
-	for i, k := range n.keys {
+	table := reflect.MakeMapWithSize(out.Type(), len(n.Keys))
+	for i, k := range n.Keys {
 		v := reflect.New(out.Type().Elem()).Elem()
-		d.value(n.items[i], under(path, k.value), v)
-		table.SetMapIndex(reflect.ValueOf(k.value).Convert(out.Type().Key()), v)
+		d.value(n.Items[i], Under(path, k.Value), v)
+		table.SetMapIndex(reflect.ValueOf(k.Value).Convert(out.Type().Key()), v)
 	}
 	out.Set(table)
 }

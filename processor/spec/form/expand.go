@@ -1,4 +1,4 @@
-package spec
+package form
 
 import (
 	"errors"
@@ -9,9 +9,9 @@ import (
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces ${NAME} and ${NAME:-default} by what the environment says; "$$" is a dollar. What was
+// Expand replaces ${NAME} and ${NAME:-default} by what the environment says; "$$" is a dollar. What was
 // put in is not expanded again. An empty variable counts as one that is not set.
-func expand(text string, lookup func(string) (string, bool)) (string, error) {
+func Expand(text string, lookup func(string) (string, bool)) (string, error) {
 	var b strings.Builder
 	for {
 		i := strings.IndexByte(text, '$')

@@ -1,0 +1,54 @@
+package form
+
+import "strings"
+
+// Settings are an adapter's part of the specification, with places for messages.
+type Settings struct {
+	// File and At say where they stand.
+	File string
+	At   Pos
+
+	path   string
+	node   *Node
+	lookup func(name string) (string, bool)
+}
+
+// NewSettings are those of an adapter: kind is its key in the file, n its value, path that of both.
+func NewSettings(file string, kind, n *Node, path string, lookup func(name string) (string, bool)) Settings {
+	if n.Kind == Null {
+		n = &Node{Kind: Mapping, At: kind.At, in: kind.in}
+	}
+	return Settings{File: file, At: kind.At, path: path, node: n, lookup: lookup}
+}
+
+// Path of the settings: "sinks[1].kafka".
+func (s Settings) Path() string { return s.path }
+
+// Show is the settings as they are written, in one line.
+func (s Settings) Show() string {
+	if s.node == nil || len(s.node.Keys) == 0 {
+		return ""
+	}
+	return s.node.show()
+}
+
+func (n *Node) show() string {
+	switch n.Kind {
+	case Scalar:
+		return n.Value
+	case Sequence:
+		parts := make([]string, len(n.Items))
+		for i, item := range n.Items {
+			parts[i] = item.show()
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case Mapping:
+		parts := make([]string, len(n.Items))
+		for i, item := range n.Items {
+			parts[i] = n.Keys[i].Value + ": " + item.show()
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	case kindUnset, Null:
+	}
+	return ""
+}
