@@ -64,13 +64,13 @@ func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *
 		return err
 	case i.dead >= 0:
 		i.count.DeadLettered++
-		bury(in, bad.err, out.next(i.dead))
+		bury(in, err, out.next(i.dead))
 		return out.full(ctx, i.dead)
 	case i.in.onBad.skip:
 		i.count.Skipped++
 		return nil
 	}
-	return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, bad.err)
+	return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, err)
 }
 
 // maxReason is how long the reason of a dead letter may be, bytes: it must not make the record too large.

@@ -147,7 +147,7 @@ type windowOperator[T, A any] struct {
 	lateness window.Lateness
 	open     state.Windows[A]
 	view     state.Keyed
-	backup   backup[T, A]
+	together together[T, A]
 	touched  []touched[A] // used again for every record
 }
 
@@ -163,7 +163,7 @@ func newWindowOperator[T, A any](w *Windowed[T, A], keyGroups uint32) *windowOpe
 		windowing: newWindowing(w, keyGroups),
 		windows:   window.Sliding{Size: w.shape.size.Milliseconds(), Every: w.shape.every.Milliseconds()},
 		lateness:  window.Lateness{Allowed: w.lateness.Milliseconds()},
-		backup:    newBackup(w.agg),
+		together:  newTogether(w.agg),
 	}
 	o.view = state.OfWindows(&o.open, keyGroups, o.agg.Encode, o.agg.Decode)
 	return o
@@ -231,48 +231,28 @@ func (o *windowOperator[T, A]) record(ctx context.Context, split int, in *stream
 func (o *windowOperator[T, A]) add(first, last int64) error {
 	hash := state.Hash(o.key)
 	o.touched = o.touched[:0]
-	o.backup.reset()
 	for start := first; start <= last; start += o.windows.Every {
 		t := touched[A]{start: start}
-		t.acc, t.made = o.open.At(start).Upsert(hash, o.key)
-		o.touched = append(o.touched, t)
-		switch {
-		case t.made:
+		if t.acc, t.made = o.open.At(start).Upsert(hash, o.key); t.made {
 			o.agg.Init(t.acc)
-		case start < last: // nothing fails behind the last one
-			o.backup.keep(t.acc)
 		}
-		if err := o.agg.Add(t.acc, &o.rec); err != nil {
-			err = fmt.Errorf("key %q, window %d: %w", o.key, start, err)
-			if undo := o.undo(); undo != nil {
-				return fmt.Errorf("%w; and it cannot be taken back from the windows before: %w", err, undo)
-			}
-			return &badRecord{err}
-		}
+		o.touched = append(o.touched, t)
 	}
-	return nil
-}
-
-// undo takes a record back whose last Add has failed.
-func (o *windowOperator[T, A]) undo() error {
-	kept := 0
-	for i, t := range o.touched {
+	refused, err := o.together.add(o.touched, &o.rec)
+	if err == nil {
+		return nil
+	}
+	for _, t := range o.touched {
+		if !t.made {
+			continue
+		}
 		table := o.open.At(t.start)
-		switch {
-		case t.made:
-			table.Undo()
-			if table.Len() == 0 {
-				// A window that nothing is in must not fire at the end of time: it would make records late.
-				o.open.Drop(t.start)
-			}
-		case i < len(o.touched)-1: // the last Add left its accumulator alone
-			if err := o.backup.restore(kept, t.acc); err != nil {
-				return err
-			}
-			kept++
+		if table.Undo(); table.Len() == 0 {
+			// A window that nothing is in must not fire at the end of time: it would make records late.
+			o.open.Drop(t.start)
 		}
 	}
-	return nil
+	return fmt.Errorf("key %q, window %d: %w", o.key, o.touched[refused].start, err)
 }
 
 func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {

@@ -45,6 +45,10 @@ type Writer interface {
 
 // Aggregate folds the records of one key in one window into an accumulator A. Its methods are called
 // from one goroutine. Package aggregate has the usual ones.
+//
+// It may also have Check(acc *A, rec *T) error, which says what Add would and changes nothing: where A has
+// pointers, sliding windows are slower without. And it may have Validate() error, which names what is wrong
+// with its settings before anything runs.
 type Aggregate[T, A any] interface {
 	// Name tells this aggregate and its encoding from all others. It is a part of the pipeline's
 	// fingerprint: state written under another name is refused.

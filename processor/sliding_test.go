@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/aggregate"
 	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
@@ -52,28 +54,70 @@ func TestALateRecordUpdatesTheSlidingWindowsThatHaveFiredAndJoinsTheOthers(t *te
 // A record that one of its windows cannot take is in none: neither where it came first, nor where it made
 // a key, nor in what the window is asked for next.
 func TestARecordThatOneWindowRefusesIsInNone(t *testing.T) {
+	for name, agg := range map[string]Aggregate[reading, []string]{"as it was encoded": picky{}, "asked beforehand": asked{}} {
+		t.Run(name, func(t *testing.T) {
+			src := processortest.NewSource("in", "0")
+			r := newRig(t, src, picking(agg), "one")
+			r.restart()
+			src.Append("0", record("1", "a", 1100, 1), record("2", "a", 600, 1), record("3", "b", 1000, 1),
+				// The windows from 0 and 500 begin with 1 and from -500 with 2.
+				record("bad at 1", "a", 900, 1), // refused by the second of -500, 0, 500
+				record("bad at 3", "b", 400, 1), // -1000 and -500 were made for it, 0 begins with 3
+				record("4", "a", 1000, 1))
+			r.allOf()
+			r.barrier(true)
+			r.decide()
+			r.expect("one", "a=2", "a=1 2 4", "b=3", "a=1 2 4", "b=3", "a=1 4", "b=3")
+			if c, want := r.task.loop.op.counts(), (Counters{Records: 6, Windowed: 4, Skipped: 2, Fired: 7}); c != want {
+				t.Errorf("counters %+v, want %+v", c, want)
+			}
+		})
+	}
+}
+
+// What an aggregate has taken when it was asked it must take: the windows before have the record by then.
+func TestAnAggregateThatRefusesWhatItsCheckTookEndsTheGeneration(t *testing.T) {
 	src := processortest.NewSource("in", "0")
-	r := newRig(t, src, func(r *rig) *Pipeline {
+	r := newRig(t, src, picking(lying{}), "one")
+	r.restart()
+	src.Append("0", record("1", "a", 1100, 1), record("bad at 1", "a", 1000, 1))
+	b, err := src.Poll(r.ctx)
+	r.must(err)
+	if err := r.task.loop.batch(r.ctx, b, 0); !errors.Is(err, participant.ErrBug) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// picking is a pipeline of sliding windows that skips what they refuse.
+func picking(agg Aggregate[reading, []string]) func(r *rig) *Pipeline {
+	return func(r *rig) *Pipeline {
 		s := From("in", r.source, decodeReading()).EventTime(at).Key(byKey).SkipBad()
-		p, err := Sliding[reading, []string](s, 1500*time.Millisecond, 500*time.Millisecond, picky{}).Disorder(time.Second).
+		p, err := Sliding(s, 1500*time.Millisecond, 500*time.Millisecond, agg).Disorder(time.Second).
 			To("one", r.sinks["one"], encodeIDs).Pipeline("test")
 		r.must(err)
 		return p
-	}, "one")
-	r.restart()
-	src.Append("0", record("1", "a", 1100, 1), record("2", "a", 600, 1), record("3", "b", 1000, 1),
-		// The windows from 0 and 500 begin with 1 and from -500 with 2.
-		record("bad at 1", "a", 900, 1), // refused by the second of -500, 0, 500
-		record("bad at 3", "b", 400, 1), // -1000 and -500 were made for it, 0 begins with 3
-		record("4", "a", 1000, 1))
-	r.allOf()
-	r.barrier(true)
-	r.decide()
-	r.expect("one", "a=2", "a=1 2 4", "b=3", "a=1 2 4", "b=3", "a=1 4", "b=3")
-	if c, want := r.task.loop.op.counts(), (Counters{Records: 6, Windowed: 4, Skipped: 2, Fired: 7}); c != want {
-		t.Errorf("counters %+v, want %+v", c, want)
 	}
 }
+
+// asked is picky that can be asked beforehand, and needs no way back.
+type asked struct{ picky }
+
+func (asked) Check(acc *[]string, r *reading) error {
+	some := slices.Clone(*acc)
+	return picky{}.Add(&some, r)
+}
+
+// lying is picky that takes everything when it is asked.
+type lying struct{ picky }
+
+func (lying) Check(*[]string, *reading) error { return nil }
+
+// wrong is an aggregate whose settings cannot be.
+type wrong struct{ Aggregate[reading, int64] }
+
+func (wrong) Name() string { return "wrong" }
+
+func (wrong) Validate() error { return errors.New("it has no sense") }
 
 // TestARefusedRecordLeavesEverythingAsItWas: with sums that overflow, the results are those without the
 // records that were refused, whatever the kind of window.
@@ -155,6 +199,7 @@ func TestWindowsThatDoNotFitAreRefused(t *testing.T) {
 		"sessions have none":                        Session(s, time.Second, sum).AllowedLateness(time.Second),
 		"allowed lateness -1s":                      Tumbling(s, time.Second, sum).AllowedLateness(-time.Second),
 		"allowed lateness 1µs: give whole":          Tumbling(s, time.Second, sum).AllowedLateness(time.Microsecond),
+		"aggregate wrong: it has no sense":          Tumbling(s, time.Second, Aggregate[reading, int64](wrong{sum})),
 		"the aggregate is nil":                      Tumbling[reading, int64](s, time.Second, nil),
 		"cannot be skipped and go to sink \"dead\"": Tumbling(s.SkipBad().DeadLetters("dead", sink), time.Second, sum),
 	} {

@@ -161,6 +161,10 @@ func (w *Windowed[T, A]) mistakes() []error {
 	}
 	if w.agg == nil {
 		errs = append(errs, errors.New("the aggregate is nil"))
+	} else if v, ok := w.agg.(interface{ Validate() error }); ok {
+		if err := v.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("aggregate %s: %w", w.agg.Name(), err))
+		}
 	}
 	if len(w.sinks) == 0 {
 		errs = append(errs, errors.New("no sink was given; call To"))
