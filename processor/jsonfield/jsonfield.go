@@ -1,6 +1,7 @@
 package jsonfield
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -51,10 +52,25 @@ var (
 const maxDepth = 10000
 
 // Reader reads the fields with certain names. It may be used by several goroutines at once.
-type Reader struct{ names []string }
+type Reader struct {
+	names []string
+	// tokens are the names as they mostly stand in a document, with quotes and colon; empty
+	// where a name has bytes that must be escaped.
+	tokens []string
+}
 
 // For makes a Reader of fields by name. The names are matched exactly, case included.
-func For(names ...string) *Reader { return &Reader{names: names} }
+func For(names ...string) *Reader {
+	r := &Reader{names: names}
+	for _, n := range names {
+		token := `"` + n + `":`
+		if special([]byte(n), 0) < len(n) {
+			token = ""
+		}
+		r.tokens = append(r.tokens, token)
+	}
+	return r
+}
 
 // Read fills out with the fields in the order of the names given to For; len(out) must be their number.
 func (r *Reader) Read(doc []byte, out []Value) error {
@@ -71,15 +87,22 @@ func (r *Reader) Read(doc []byte, out []Value) error {
 	}
 	hint := 0
 	for {
-		next, escaped := text(doc, i)
-		if next < 0 {
-			return syntax(^next)
+		field := -1
+		if hint < len(r.tokens) && startsWith(doc[i:], r.tokens[hint]) {
+			field = hint
+			i += len(r.tokens[hint])
+		} else {
+			next, escaped := text(doc, i)
+			if next < 0 {
+				return syntax(^next)
+			}
+			field = r.find(doc[i+1:next-1], escaped, hint)
+			if i = space(doc, next); i >= len(doc) || doc[i] != ':' {
+				return syntax(i)
+			}
+			i++
 		}
-		field := r.find(doc[i+1:next-1], escaped, hint)
-		if i = space(doc, next); i >= len(doc) || doc[i] != ':' {
-			return syntax(i)
-		}
-		i = space(doc, i+1)
+		i = space(doc, i)
 		next, kind, escaped := value(doc, i, 1)
 		if next < 0 {
 			return syntax(^next)
@@ -89,7 +112,8 @@ func (r *Reader) Read(doc []byte, out []Value) error {
 			if kind == String {
 				raw = doc[i+1 : next-1 : next-1]
 			}
-			out[field] = Value{Kind: kind, Raw: raw, Escaped: escaped}
+			v := &out[field] // field by field: nothing is built to be copied
+			v.Kind, v.Raw, v.Escaped = kind, raw, escaped
 			hint = field + 1
 		}
 		if i = space(doc, next); i >= len(doc) {
@@ -104,6 +128,11 @@ func (r *Reader) Read(doc []byte, out []Value) error {
 			return syntax(i)
 		}
 	}
+}
+
+// startsWith reports whether doc starts with a token, unless that is empty.
+func startsWith(doc []byte, token string) bool {
+	return token != "" && len(doc) >= len(token) && string(doc[:len(token)]) == token
 }
 
 // find returns the index of a name or -1. Fields mostly come in the same order, so it begins at hint.
@@ -133,12 +162,21 @@ func (v Value) Int() (int64, error) {
 		digits = digits[1:]
 	}
 	var n uint64
-	for _, c := range digits {
+	rest := digits
+	for len(rest) >= 8 && len(digits) <= 19 { // 19 digits do not overflow
+		x := binary.LittleEndian.Uint64(rest)
+		if notDigits(x) != 0 {
+			break
+		}
+		n = n*100_000_000 + eight(x)
+		rest = rest[8:]
+	}
+	for _, c := range rest {
 		d := uint64(c - '0')
 		if d > 9 {
 			return 0, fmt.Errorf("%w: %q is not an integer", ErrType, v.Raw)
 		}
-		if n > (math.MaxUint64-d)/10 {
+		if len(digits) > 19 && n > (math.MaxUint64-d)/10 {
 			return 0, fmt.Errorf("%w: %q does not fit into 64 bits", ErrType, v.Raw)
 		}
 		n = n*10 + d
@@ -227,29 +265,25 @@ func word(doc []byte, i int, w string) int {
 	return end
 }
 
-// plain are the bytes that stand for themselves inside a string.
-var plain = func() (t [256]bool) {
-	for c := range t {
-		t[c] = c >= 0x20 && c != '"' && c != '\\'
-	}
-	return t
-}()
-
 // text scans a string from its opening quote.
 func text(doc []byte, i int) (end int, escaped bool) {
 	if i >= len(doc) || doc[i] != '"' {
 		return ^i, false
 	}
-	for i++; i < len(doc); {
-		c := doc[i]
-		if plain[c] {
-			i++
-			continue
+	i++
+	if i+8 <= len(doc) { // most strings are short
+		if m := specials(binary.LittleEndian.Uint64(doc[i:])); m != 0 && doc[i+first(m)] == '"' {
+			return i + first(m) + 1, false
 		}
-		if c == '"' {
+	}
+	for {
+		i = special(doc, i)
+		switch {
+		case i >= len(doc):
+			return ^i, false
+		case doc[i] == '"':
 			return i + 1, escaped
-		}
-		if c != '\\' {
+		case doc[i] != '\\':
 			return ^i, false
 		}
 		escaped = true
@@ -259,7 +293,6 @@ func text(doc []byte, i int) (end int, escaped bool) {
 		}
 		i += n
 	}
-	return ^i, false
 }
 
 // escape is the length of the escape that s begins with, 0 if it is none.
@@ -332,6 +365,11 @@ func number(doc []byte, i int) int {
 }
 
 func digits(doc []byte, i int) int {
+	for ; i+8 <= len(doc); i += 8 {
+		if m := notDigits(binary.LittleEndian.Uint64(doc[i:])); m != 0 {
+			return i + first(m)
+		}
+	}
 	for i < len(doc) && doc[i]-'0' <= 9 {
 		i++
 	}

@@ -41,15 +41,39 @@ func TestFieldsAreFoundWhereverTheyStand(t *testing.T) {
 func TestIntegersAtTheEdges(t *testing.T) {
 	for text, want := range map[string]int64{
 		"0": 0, "-0": 0, "9223372036854775807": math.MaxInt64, "-9223372036854775808": math.MinInt64,
+		"12345678": 12345678, "-123456789": -123456789, "1760000000123": 1760000000123, "1234567812345678": 1234567812345678,
 	} {
 		got, err := jsonfield.Value{Kind: jsonfield.Number, Raw: []byte(text)}.Int()
 		if err != nil || got != want {
 			t.Errorf("%s is %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"9223372036854775808", "-9223372036854775809", "1.0", "1e3", "99999999999999999999999"} {
+	for _, text := range []string{"9223372036854775808", "-9223372036854775809", "1.0", "1e3", "99999999999999999999999", "10000000000000000000", "18446744073709551616", "12345678.5", "123456781234567e1", "1234567e"} {
 		if got, err := (jsonfield.Value{Kind: jsonfield.Number, Raw: []byte(text)}).Int(); !errors.Is(err, jsonfield.ErrType) {
 			t.Errorf("%s is %d, %v", text, got, err)
+		}
+	}
+}
+
+// TestNamesOfAnyBytesAreMatched: a name that looks like a part of a document matches a field of that name alone.
+func TestNamesOfAnyBytesAreMatched(t *testing.T) {
+	for _, c := range []struct {
+		name, doc string
+		want      jsonfield.Kind
+	}{
+		{`a":1,"b`, `{"a":1,"b":"x"}`, jsonfield.Missing},
+		{`a":1,"b`, `{"a\":1,\"b":"x"}`, jsonfield.String},
+		{`\u0061`, `{"\u0061":1}`, jsonfield.Missing},
+		{"\n", `{"\n":1}`, jsonfield.Number},
+		{"\n", "{\"\\n\" :1}", jsonfield.Number},
+		{"", `{"":1}`, jsonfield.Number},
+		{"é", `{"é":1}`, jsonfield.Number},
+		{"aa", `{"a":1}`, jsonfield.Missing},
+		{"a", `{"aa":1}`, jsonfield.Missing},
+	} {
+		out := make([]jsonfield.Value, 1)
+		if err := jsonfield.For(c.name).Read([]byte(c.doc), out); err != nil || out[0].Kind != c.want {
+			t.Errorf("%q in %s is %s, %v", c.name, c.doc, out[0].Kind, err)
 		}
 	}
 }
@@ -58,7 +82,7 @@ func TestIntegersAtTheEdges(t *testing.T) {
 func FuzzAgainstEncodingJSON(f *testing.F) {
 	for _, doc := range []string{
 		`{}`, `{"a":1}`, `{"a":"x","b":[1,2,{"a":3}],"c":null}`, `{"a":1,"a":2}`, `[1]`, `{"a":01}`, `{"a":-}`, `{"a":1.}`,
-		`{"a":"\ud800"}`, `{"a":"\ud83d\ude00\u0000"}`, `{"\u0061":true}`, "{\"a\":\"\x01\"}", `{"a":1e-7,"b":tru}`, ` {"c":{}} x`,
+		`{"a":"\ud800"}`, `{"a":"\ud83d\ude00\u0000"}`, `{"\u0061":true}`, `{"a" :1,"b": "0123456789\"abcdefgh\\"}`, `{"a":1`, `{"a":`, `{"a"`, `{"a":"01234567`, `{"a":12345678`, `{"ab":1,"a":123456789012.5e+12}`, "{\"a\":\"\x01\"}", `{"a":1e-7,"b":tru}`, ` {"c":{}} x`,
 	} {
 		f.Add([]byte(doc))
 	}
@@ -112,15 +136,42 @@ func same(t *testing.T, name string, want json.RawMessage, got jsonfield.Value) 
 }
 
 func BenchmarkRead(b *testing.B) {
-	doc := []byte(`{"id":"o-00000017","customer":"c-0042","amount":1299,"at":1760000000123,"note":"two items, no hurry"}`)
-	r := jsonfield.For("customer", "amount", "at")
-	out := make([]jsonfield.Value, 3)
-	b.ReportAllocs()
-	b.SetBytes(int64(len(doc)))
-	for b.Loop() {
-		if err := r.Read(doc, out); err != nil {
-			b.Fatal(err)
-		}
+	for name, doc := range map[string]string{
+		"order": `{"id":"o-00000017","customer":"c-0042","amount":1299,"at":1760000000123,"note":"two items, no hurry"}`,
+		"spaced": `{
+  "id": "o-00000017",
+  "customer": "c-0042",
+  "amount": 1299,
+  "at": 1760000000123
+}`,
+		"wide": `{"trace":"4bf92f3577b34da6a3ce929d0e0e4736","agent":"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko)",` +
+			`"customer":"c-0042","items":[{"sku":"A-1","n":1,"price":12.5},{"sku":"B-2","n":2,"price":7}],"amount":1299,"at":1760000000123,"tags":["new","eu",null,true]}`,
+	} {
+		b.Run(name, func(b *testing.B) {
+			doc := []byte(doc)
+			r := jsonfield.For("customer", "amount", "at")
+			out := make([]jsonfield.Value, 3)
+			b.ReportAllocs()
+			b.SetBytes(int64(len(doc)))
+			for b.Loop() {
+				if err := r.Read(doc, out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkInt(b *testing.B) {
+	for _, text := range []string{"7", "1299", "1760000000123", "-9223372036854775808"} {
+		b.Run(text, func(b *testing.B) {
+			v := jsonfield.Value{Kind: jsonfield.Number, Raw: []byte(text)}
+			for b.Loop() {
+				if _, err := v.Int(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
