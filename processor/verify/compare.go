@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // comparison holds the results of all sinks against what was recomputed.
@@ -204,7 +206,7 @@ func (g *given) take(j judgement, o *Output) {
 // countOf is what a result says of its number of records, -1: nothing.
 func (c *comparison) countOf(f *Found) int64 {
 	if c.counts >= 0 {
-		if r, ok := rational(f.Values[c.counts]); ok && r.IsInt() && r.Num().IsInt64() {
+		if r, ok := fold.Rational(f.Values[c.counts]); ok && r.IsInt() && r.Num().IsInt64() {
 			return r.Num().Int64()
 		}
 	}
@@ -223,7 +225,7 @@ func (c *comparison) unexplained(in *contents, id windowID, f *Found, o *Output)
 	c.different(c.label(in, id, f.End, why+", at "+o.Place))
 }
 
-func origins(list []*piece) string {
+func origins(list []*fold.Piece) string {
 	var b strings.Builder
 	for i, p := range list {
 		switch {
@@ -233,7 +235,7 @@ func origins(list []*piece) string {
 		case i > 0:
 			b.WriteString(", ")
 		}
-		b.WriteString(p.origin)
+		b.WriteString(p.Origin)
 	}
 	return b.String()
 }
@@ -241,7 +243,7 @@ func origins(list []*piece) string {
 // judge compares a result with every content that its window may have had.
 func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement {
 	e := c.e
-	if slices.ContainsFunc(w.total.accs, refuses) {
+	if w.total.Refuses() {
 		return judgement{fitsPerhaps, "what of it can be added up depends on the order of its records"}
 	}
 	why := c.differs(&w.total, id, w.end, f)
@@ -249,7 +251,7 @@ func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement 
 		return judgement{fitsPerhaps, w.unsure}
 	}
 	for _, i := range f.Needs {
-		if _, known := w.total.accs[i].value(); !known {
+		if _, known := w.total.Value(i); !known {
 			return judgement{fitsPerhaps, "what is computed of its " + string(e.p.Folds[i].Kind) + " can't be computed again"}
 		}
 	}
@@ -267,25 +269,25 @@ func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement 
 		}
 		return judgement{fit: fits}
 	}
-	if n := c.countOf(f); n >= 0 && (n < int64(w.total.n) || n > int64(w.most()+len(after))) {
-		return judgement{fitsNot, fmt.Sprintf("it counts %d records, and must count from %d to %d", n, w.total.n, w.most())}
+	if n := c.countOf(f); n >= 0 && (n < int64(w.total.N) || n > int64(w.most()+len(after))) {
+		return judgement{fitsNot, fmt.Sprintf("it counts %d records, and must count from %d to %d", n, w.total.N, w.most())}
 	}
 	if w.more > 0 || len(after) > 0 || c.anyOf(w, id, f) {
 		return judgement{fitsPerhaps, mayBeLate}
 	}
-	return judgement{fitsNot, "no choice of the records that may have been late explains it; with all of them it " + c.differs(w.total.with(e.p.Folds, w.maybe...), id, w.end, f)}
+	return judgement{fitsNot, "no choice of the records that may have been late explains it; with all of them it " + c.differs(w.total.With(e.p.Folds, w.maybe...), id, w.end, f)}
 }
 
 // behind tries records from behind the cut: all of them, as they were added to a window that had not fired,
 // and with allowed lateness those up to some point.
-func (c *comparison) behind(w *want, after []*piece, id windowID, f *Found) string {
-	all := c.differs(w.total.with(c.e.p.Folds, after...), id, w.end, f)
+func (c *comparison) behind(w *want, after []*fold.Piece, id windowID, f *Found) string {
+	all := c.differs(w.total.With(c.e.p.Folds, after...), id, w.end, f)
 	if all == "" || c.e.lateness == 0 {
 		return all
 	}
 	if len(after) <= maxMaybe {
 		for mask := range 1 << len(after) {
-			if c.differs(w.total.with(c.e.p.Folds, chosen(after, mask)...), id, w.end, f) == "" {
+			if c.differs(w.total.With(c.e.p.Folds, chosen(after, mask)...), id, w.end, f) == "" {
 				return ""
 			}
 		}
@@ -297,14 +299,14 @@ func (c *comparison) behind(w *want, after []*piece, id windowID, f *Found) stri
 func (c *comparison) anyOf(w *want, id windowID, f *Found) bool {
 	for mask := range 1 << len(w.maybe) {
 		some := chosen(w.maybe, mask)
-		if w.total.n+len(some) > 0 && c.differs(w.total.with(c.e.p.Folds, some...), id, w.end, f) == "" {
+		if w.total.N+len(some) > 0 && c.differs(w.total.With(c.e.p.Folds, some...), id, w.end, f) == "" {
 			return true
 		}
 	}
 	return false
 }
 
-func chosen(list []*piece, mask int) (some []*piece) {
+func chosen(list []*fold.Piece, mask int) (some []*fold.Piece) {
 	for i, p := range list {
 		if mask&(1<<i) != 0 {
 			some = append(some, p)
@@ -325,34 +327,34 @@ func (c *comparison) wrong(w *want, id windowID, f *Found, why string) judgement
 	if len(late) > 0 && len(late) <= maxMaybe {
 		for mask := 1; mask < 1<<len(late); mask++ {
 			some := chosen(late, mask)
-			if c.differs(w.total.with(c.e.p.Folds, some...), id, w.end, f) == "" {
+			if c.differs(w.total.With(c.e.p.Folds, some...), id, w.end, f) == "" {
 				return judgement{fitsNot, why + "; it holds " + origins(some) + ", which the late output holds too"}
 			}
 		}
 	}
-	if n := c.countOf(f); n >= 0 && n < int64(w.total.n) {
-		why += fmt.Sprintf("; %d of its records are nowhere", int64(w.total.n)-n)
+	if n := c.countOf(f); n >= 0 && n < int64(w.total.N) {
+		why += fmt.Sprintf("; %d of its records are nowhere", int64(w.total.N)-n)
 	}
 	return judgement{fitsNot, why}
 }
 
 // differs returns how a result is not what a content makes, or "".
-func (c *comparison) differs(t *total, id windowID, end int64, f *Found) string {
-	for i := range t.accs {
+func (c *comparison) differs(t *fold.Total, id windowID, end int64, f *Found) string {
+	for i := range c.e.p.Folds {
 		is, there := f.Values[i]
 		if !there {
 			continue
 		}
-		if why := t.accs[i].differs(is); why != "" {
+		if why := t.Differs(i, is); why != "" {
 			return string(c.e.p.Folds[i].Kind) + " " + why
 		}
 	}
 	if f.Derived == nil {
 		return ""
 	}
-	values := make([]any, len(t.accs))
-	for i, a := range t.accs {
-		v, ok := a.value()
+	values := make([]any, len(c.e.p.Folds))
+	for i := range values {
+		v, ok := t.Value(i)
 		if !ok {
 			v = Unknown{}
 		}

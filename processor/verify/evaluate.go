@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/processor/stream"
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // windowID names a window of a key.
@@ -23,12 +24,12 @@ type windowID struct {
 // want is what a window must hold.
 type want struct {
 	end   int64
-	total total // of the records up to the cut that are in it for certain
+	total fold.Total // of the records up to the cut that are in it for certain
 	// maybe are records that may be in it or may have been late; further ones beyond maxMaybe are counted.
-	maybe []*piece
+	maybe []*fold.Piece
 	more  int
 	// after are records of it behind the cut.
-	after []*piece
+	after []*fold.Piece
 	// before counts the records that came before it fired, for certain.
 	before int
 	// unsure says why its content cannot be known at all; "": it can.
@@ -39,7 +40,7 @@ type want struct {
 const maxMaybe = 8
 
 // most is how many records can be in it.
-func (w *want) most() int { return w.total.n + len(w.maybe) + w.more }
+func (w *want) most() int { return w.total.N + len(w.maybe) + w.more }
 
 // track is what is known of one split after a replay of its records so far.
 type track struct {
@@ -64,18 +65,20 @@ func (p progress) watermark(disorder int64) int64 {
 	return p.newest - disorder
 }
 
+// spans are a plan's durations, in milliseconds.
+type spans struct{ size, every, gap, lateness, disorder int64 }
+
 // evaluator replays the source, split by split.
 type evaluator struct {
 	job *Job
 	p   *Plan
-	// In milliseconds.
-	size, every, gap, lateness, disorder int64
+	spans
 
 	splits   map[stream.Split]*track
 	windows  map[windowID]*want
 	sessions map[string]*sessions
 	// lateIn are the late records that the late output holds, by the windows they would have been in.
-	lateIn map[windowID][]*piece
+	lateIn map[windowID][]*fold.Piece
 	// deadIn are dead letters that were fine but for what they were to be added to.
 	deadIn []*deadPiece
 
@@ -91,10 +94,12 @@ type evaluator struct {
 func newEvaluator(j *Job) *evaluator {
 	e := &evaluator{
 		job: j, p: &j.Plan,
-		size: j.Plan.Window.Size.Milliseconds(), every: j.Plan.Window.Every.Milliseconds(), gap: j.Plan.Window.Gap.Milliseconds(),
-		lateness: j.Plan.Window.Lateness.Milliseconds(), disorder: j.Plan.Disorder.Milliseconds(),
+		spans: spans{
+			size: j.Plan.Window.Size.Milliseconds(), every: j.Plan.Window.Every.Milliseconds(), gap: j.Plan.Window.Gap.Milliseconds(),
+			lateness: j.Plan.Window.Lateness.Milliseconds(), disorder: j.Plan.Disorder.Milliseconds(),
+		},
 		splits: map[stream.Split]*track{}, windows: map[windowID]*want{}, sessions: map[string]*sessions{},
-		lateIn: map[windowID][]*piece{}, report: newReport(),
+		lateIn: map[windowID][]*fold.Piece{}, report: newReport(),
 	}
 	if j.Plan.Window.Kind == Tumbling {
 		e.every = e.size
@@ -131,8 +136,8 @@ type arrival struct {
 	inCut  bool
 }
 
-func (a *arrival) piece() *piece {
-	return &piece{split: a.split, at: a.seen.At, seq: a.r.Offset, origin: a.origin, values: a.seen.Values}
+func (a *arrival) piece() *fold.Piece {
+	return &fold.Piece{Split: a.split, At: a.seen.At, Seq: a.r.Offset, Origin: a.origin, Values: a.seen.Values}
 }
 
 // Origin says where a record of a source stood.
@@ -196,7 +201,7 @@ func (e *evaluator) accepts(values []any) error {
 		if i < len(values) {
 			v = values[i]
 		}
-		if err := f.accepts(v); err != nil {
+		if err := f.Accepts(v); err != nil {
 			return fmt.Errorf("aggregate %d (%s): %w", i+1, f.Kind, err)
 		}
 	}
@@ -351,7 +356,7 @@ func (e *evaluator) place(a *arrival, counted bool) {
 		case closed && (!counted || start != last):
 			e.may(w, p)
 		default:
-			w.total.add(p)
+			w.total.Add(p)
 			if start+e.size > a.mark && !e.loose() {
 				w.before++
 			}
@@ -359,7 +364,7 @@ func (e *evaluator) place(a *arrival, counted bool) {
 	}
 }
 
-func (e *evaluator) may(w *want, p *piece) {
+func (e *evaluator) may(w *want, p *fold.Piece) {
 	if len(w.maybe) < maxMaybe {
 		w.maybe = append(w.maybe, p)
 	} else {
@@ -370,7 +375,7 @@ func (e *evaluator) may(w *want, p *piece) {
 func (e *evaluator) at(id windowID) *want {
 	w := e.windows[id]
 	if w == nil {
-		w = &want{end: id.start + e.size, total: newTotal(e.p.Folds)}
+		w = &want{end: id.start + e.size, total: fold.New(e.p.Folds)}
 		e.windows[id] = w
 	}
 	return w
@@ -478,7 +483,7 @@ func (j *Job) check() error {
 		refuse("records pass through a window")
 	}
 	for _, f := range j.Plan.Folds {
-		if err := f.check(); err != nil {
+		if err := f.Check(); err != nil {
 			errs = append(errs, err)
 		}
 	}

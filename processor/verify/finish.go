@@ -68,7 +68,7 @@ func (c *comparison) absent(in *contents, id windowID, w *want) {
 	case d == mustNotFire, d == mayFireLater, w.most() == 0:
 	case w.unsure != "":
 		e.undeterminable(c.label(in, id, w.end, "it is not there; "+w.unsure))
-	case w.total.n == 0:
+	case w.total.N == 0:
 		e.undeterminable(c.label(in, id, w.end, "it is not there; all of its records may have been late"))
 	case d == mayFire || e.blind():
 		e.undeterminable(c.label(in, id, w.end, "it is not there; silent splits may have made it late"))
@@ -96,8 +96,8 @@ func (c *comparison) unsureSession(in *contents, id windowID, w *want, any bool)
 		return
 	}
 	sum := in.within[id]
-	if any && c.counts >= 0 && (sum > int64(w.total.n) || sum < int64(w.total.n) && e.late != nil && e.due(w.end) == mustFire) {
-		c.different(c.label(in, id, w.end, fmt.Sprintf("its parts count %d records together, and must count %d", sum, w.total.n)))
+	if any && c.counts >= 0 && (sum > int64(w.total.N) || sum < int64(w.total.N) && e.late != nil && e.due(w.end) == mustFire) {
+		c.different(c.label(in, id, w.end, fmt.Sprintf("its parts count %d records together, and must count %d", sum, w.total.N)))
 		return
 	}
 	e.undeterminable(c.label(in, id, w.end, w.unsure))

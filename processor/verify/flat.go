@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/processor/stream"
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // Pipeline says what a pipeline of tumbling windows does, for records and results that are flat JSON
@@ -72,7 +73,7 @@ func Run(ctx context.Context, p Pipeline, source SourceReader, sinks []Sink, cut
 
 func (p *Pipeline) reader(folds int) func(*stream.Record) (Seen, error) {
 	return func(r *stream.Record) (seen Seen, err error) {
-		fields, err := Object(r.Value)
+		fields, err := fold.Object(r.Value)
 		if err != nil {
 			return Seen{}, err
 		}
@@ -106,7 +107,7 @@ func (p *Pipeline) reader(folds int) func(*stream.Record) (Seen, error) {
 func (s *Sink) target(places map[Aggregate]int) Target {
 	return Target{Name: s.Name, Reader: s.Reader, Find: func(o *Output) (Found, error) {
 		f := Found{Key: string(o.Key), NoEnd: true, NoUpdate: true, Values: make(map[int]any, len(s.Fields))}
-		fields, err := Object(o.Value)
+		fields, err := fold.Object(o.Value)
 		if err != nil {
 			return f, err
 		}

@@ -3,6 +3,8 @@ package verify
 import (
 	"slices"
 	"sort"
+
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // sessions of one key. In closed ones nothing can come any more; there are some only where the order is known.
@@ -13,7 +15,7 @@ type sessions struct {
 // cluster is a run of records of which none is further than the gap from the next.
 type cluster struct {
 	first, last int64
-	total       total
+	total       fold.Total
 	times       []int64
 	// back are records that were older than what their split had come to.
 	back   []setback
@@ -90,14 +92,14 @@ func (e *evaluator) join(a *arrival) *cluster {
 	}
 	s := e.sessionsOf(a)
 	p := a.piece()
-	c := &cluster{first: p.at, last: p.at, total: newTotal(e.p.Folds), times: []int64{p.at}}
-	c.total.add(p)
-	if p.at < a.mark && !e.ordered() {
-		c.back = append(c.back, setback{p.at, a.mark})
+	c := &cluster{first: p.At, last: p.At, total: fold.New(e.p.Folds), times: []int64{p.At}}
+	c.total.Add(p)
+	if p.At < a.mark && !e.ordered() {
+		c.back = append(c.back, setback{p.At, a.mark})
 	}
-	from := sort.Search(len(s.open), func(i int) bool { return s.open[i].last+e.gap >= p.at })
+	from := sort.Search(len(s.open), func(i int) bool { return s.open[i].last+e.gap >= p.At })
 	to := from
-	for ; to < len(s.open) && s.open[to].first <= p.at+e.gap; to++ {
+	for ; to < len(s.open) && s.open[to].first <= p.At+e.gap; to++ {
 		c = unite(s.open[to], c)
 	}
 	s.open = slices.Replace(s.open, from, to, c)
@@ -110,7 +112,7 @@ func unite(c, o *cluster) *cluster {
 		c, o = o, c
 	}
 	c.first, c.last = min(c.first, o.first), max(c.last, o.last)
-	c.total.merge(&o.total)
+	c.total.Merge(&o.total)
 	c.times = append(c.times, o.times...)
 	c.back = append(c.back, o.back...)
 	if c.unsure == "" {
@@ -127,7 +129,7 @@ func (e *evaluator) closeSessions() {
 			if c.unsure == "" && e.mayBeCut(c) {
 				c.unsure = "a part of it may have fired before a record came that belongs to it"
 			}
-			e.windows[windowID{c.first, c.last + e.gap, key}] = &want{end: c.last + e.gap, total: c.total, before: c.total.n, unsure: c.unsure}
+			e.windows[windowID{c.first, c.last + e.gap, key}] = &want{end: c.last + e.gap, total: c.total, before: c.total.N, unsure: c.unsure}
 			c.times, c.back = nil, nil
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 func moment(at int64) string {
@@ -74,7 +76,7 @@ func (e *evaluator) choose(x *held) {
 // alike: it makes no difference which of the two was late.
 func alike(a, b *arrival) bool {
 	return a.seen.Key == b.seen.Key && a.seen.At == b.seen.At && a.inCut == b.inCut &&
-		slices.EqualFunc(a.seen.Values, b.seen.Values, func(x, y any) bool { return canonical(x) == canonical(y) })
+		slices.EqualFunc(a.seen.Values, b.seen.Values, func(x, y any) bool { return fold.Canonical(x) == fold.Canonical(y) })
 }
 
 // unlate places a record that is not in the late output after all.
@@ -102,7 +104,7 @@ func (e *evaluator) doubt(a *arrival, why string) {
 func (e *evaluator) settleDead(d *deadPiece) {
 	p := d.a.piece()
 	for _, w := range e.windowsOf(d.a) {
-		if slices.ContainsFunc(w.total.with(e.p.Folds, p).accs, refuses) {
+		if w.total.With(e.p.Folds, p).Refuses() {
 			return
 		}
 	}
@@ -127,10 +129,4 @@ func (e *evaluator) windowsOf(a *arrival) (out []*want) {
 		}
 	}
 	return out
-}
-
-// refuses reports whether records may have been refused by an aggregate, depending on their order.
-func refuses(x acc) bool {
-	r, may := x.(interface{ refuses() bool })
-	return may && r.refuses()
 }

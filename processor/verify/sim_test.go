@@ -14,6 +14,7 @@ import (
 
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // world is a source, what a pipeline does with it, and the sinks it has written, by a simulator that is
@@ -110,7 +111,7 @@ var simFolds = []verify.Fold{
 var simFields = []string{"count", "sum", "min", "max", "avg", "distinct", "top"}
 
 func findSim(o *verify.Output) (verify.Found, error) {
-	fields, err := verify.Object(o.Value)
+	fields, err := fold.Object(o.Value)
 	if err != nil {
 		return verify.Found{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"cel.dev/cel-go/common/types"
 
 	"github.com/unisink/unisink/processor/verify"
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // aggregate is one aggregate of a window: what it is and what it takes of a record.
@@ -143,7 +144,7 @@ func (a *aggregate) value(vars map[string]any) (any, error) {
 	// What does not fit is found out when the record reaches its window, and not before.
 	x, err := plain(v)
 	if err != nil {
-		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil //nolint:nilerr // the value says it
+		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil
 	}
 	switch a.fold.Kind {
 	case verify.Sum, verify.Min, verify.Max, verify.Avg, verify.Quantile:
@@ -153,7 +154,7 @@ func (a *aggregate) value(vars map[string]any) (any, error) {
 	case verify.Count:
 	}
 	if err != nil {
-		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil //nolint:nilerr // as above
+		return verify.Refused{Why: fmt.Sprintf("aggregate %s: %v", a.name, err)}, nil
 	}
 	return x, nil
 }
@@ -190,7 +191,7 @@ func decimal(text string) (*big.Rat, error) {
 			ok = false
 		}
 	}
-	r, number := verify.Decimal(text)
+	r, number := fold.Decimal(text)
 	if !ok || !number {
 		return nil, fmt.Errorf("%q is no decimal", text)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
+	"github.com/unisink/unisink/processor/verify/fold"
 )
 
 // Sink is what a specification says about what a sink holds.
@@ -104,7 +105,7 @@ func (p *Program) names() []string {
 // find reads a result.
 func (t *target) find(o *verify.Output) (verify.Found, error) {
 	f := verify.Found{Key: string(o.Key), NoStart: true, NoEnd: true, NoUpdate: true, Values: map[int]any{}, Needs: t.needs}
-	fields, err := verify.Object(o.Value)
+	fields, err := fold.Object(o.Value)
 	if err != nil {
 		return f, err
 	}
@@ -301,7 +302,7 @@ func (p *Program) Copies(s Sink, role Role, reader verify.OutputReader) (verify.
 		c.Want = m.make
 	}
 	if made && s.Format != formatBytes && s.Format != formatString {
-		c.Form = verify.FormJSON
+		c.Form = fold.FormJSON
 	}
 	c.Form = s.Keeps.form(c.Form)
 	return c, nil

@@ -1,10 +1,11 @@
-package verify
+package fold
 
 import (
 	"errors"
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 )
 
 // Aggregate is what a field of a result holds.
@@ -45,18 +46,18 @@ type Absent struct{}
 // Refused is a value that a fold cannot take, and why.
 type Refused struct{ Why string }
 
-// piece is what one record adds to its window.
-type piece struct {
-	split  int
-	at     int64
-	seq    int64 // grows within a split
-	origin string
-	values []any
+// Piece is what one record adds to its window.
+type Piece struct {
+	Split  int
+	At     int64 // event time, Unix milliseconds
+	Seq    int64 // grows within a split
+	Origin string
+	Values []any // by the index of the folds
 }
 
-// acc accumulates one fold. It knows nothing of order but what a piece says.
+// acc accumulates one fold. It knows nothing of order but what a Piece says.
 type acc interface {
-	add(p *piece, v any)
+	add(p *Piece, v any)
 	// merge takes over another of the same kind.
 	merge(o acc)
 	// differs says how a result is not what it must be, or "". Is may come from JSON: then its numbers
@@ -66,9 +67,9 @@ type acc interface {
 	value() (v any, ok bool)
 }
 
-// accepts says why a fold cannot take a value, which makes its record bad. Null is no value; NaN and the
+// Accepts says why a fold cannot take a value, which makes its record bad. Null is no value; NaN and the
 // infinities are no numbers.
-func (f Fold) accepts(v any) error {
+func (f Fold) Accepts(v any) error {
 	switch x := v.(type) {
 	case Absent:
 		return nil
@@ -107,7 +108,8 @@ func isNumber(v any) error {
 	return fmt.Errorf("%v is no number", v)
 }
 
-func (f Fold) check() error {
+// Check refuses settings that make no sense.
+func (f Fold) Check() error {
 	switch f.Kind {
 	case Count, Sum, Min, Max, Avg, Distinct, First, Last:
 		return nil
@@ -156,26 +158,28 @@ func (f Fold) empty() acc {
 	panic("verify: an aggregate that was not checked: " + string(f.Kind))
 }
 
-// total is the folds of a window and how many records went into them.
-type total struct {
-	n    int
+// Total is the folds of a window and how many records went into them.
+type Total struct {
+	N    int
 	accs []acc
 }
 
-func newTotal(folds []Fold) total {
-	t := total{accs: make([]acc, len(folds))}
+// New is a total of no records, of folds that were checked.
+func New(folds []Fold) Total {
+	t := Total{accs: make([]acc, len(folds))}
 	for i, f := range folds {
 		t.accs[i] = f.empty()
 	}
 	return t
 }
 
-func (t *total) add(p *piece) {
-	t.n++
+// Add takes a record in, whose values were accepted.
+func (t *Total) Add(p *Piece) {
+	t.N++
 	for i, a := range t.accs {
 		var v any
-		if i < len(p.values) {
-			v = p.values[i]
+		if i < len(p.Values) {
+			v = p.Values[i]
 		}
 		if _, left := v.(Absent); !left {
 			a.add(p, v)
@@ -183,27 +187,42 @@ func (t *total) add(p *piece) {
 	}
 }
 
-func (t *total) merge(o *total) {
-	t.n += o.n
+// Merge takes another total of the same folds in.
+func (t *Total) Merge(o *Total) {
+	t.N += o.N
 	for i, a := range t.accs {
 		a.merge(o.accs[i])
 	}
 }
 
-// with is a total of t and more; t stays as it is.
-func (t *total) with(folds []Fold, more ...*piece) *total {
-	out := newTotal(folds)
-	out.merge(t)
+// With is a total of t and more; t stays as it is.
+func (t *Total) With(folds []Fold, more ...*Piece) *Total {
+	out := New(folds)
+	out.Merge(t)
 	for _, p := range more {
-		out.add(p)
+		out.Add(p)
 	}
 	return &out
+}
+
+// Differs says how a result of one fold is not what it must be, or "". Numbers of is may be json.Number.
+func (t *Total) Differs(fold int, is any) string { return t.accs[fold].differs(is) }
+
+// Value is what one fold must come to; false: there is no one right value.
+func (t *Total) Value(fold int) (any, bool) { return t.accs[fold].value() }
+
+// Refuses reports whether records may have been refused by an aggregate, depending on their order.
+func (t *Total) Refuses() bool {
+	return slices.ContainsFunc(t.accs, func(a acc) bool {
+		r, may := a.(interface{ refuses() bool })
+		return may && r.refuses()
+	})
 }
 
 // counted counts records.
 type counted struct{ n int64 }
 
-func (c *counted) add(*piece, any)    { c.n++ }
+func (c *counted) add(*Piece, any)    { c.n++ }
 func (c *counted) merge(o acc)        { c.n += o.(*counted).n }
 func (c *counted) value() (any, bool) { return c.n, true }
 func (c *counted) differs(is any) string {
@@ -221,7 +240,7 @@ type summed struct {
 	floats bool
 }
 
-func (s *summed) add(_ *piece, v any) {
+func (s *summed) add(_ *Piece, v any) {
 	s.n++
 	switch x := v.(type) {
 	case int64:
@@ -346,7 +365,7 @@ type extreme struct {
 // refuses: decimals and floats are not compared, and which come first is not known.
 func (e *extreme) refuses() bool { return e.exact && e.inexact }
 
-func (e *extreme) add(_ *piece, v any) {
+func (e *extreme) add(_ *Piece, v any) {
 	switch v.(type) {
 	case *big.Rat:
 		e.exact = true

@@ -1,4 +1,4 @@
-package verify
+package fold
 
 import (
 	"bytes"
@@ -14,9 +14,9 @@ import (
 	"strings"
 )
 
-// rational returns a number as an exact one: an integer, a finite float, a decimal, or text that is one,
+// Rational returns a number as an exact one: an integer, a finite float, a decimal, or text that is one,
 // as JSON has it. Exponents are bounded, or a few bytes could ask for gigabytes.
-func rational(v any) (*big.Rat, bool) {
+func Rational(v any) (*big.Rat, bool) {
 	switch x := v.(type) {
 	case int64:
 		return new(big.Rat).SetInt64(x), true
@@ -54,8 +54,8 @@ func Decimal(text string) (*big.Rat, bool) { return ratOf(text) }
 
 // order compares two values of one kind; numbers come before everything else.
 func order(a, b any) int {
-	x, isNumber := rational(a)
-	y, isOther := rational(b)
+	x, isNumber := Rational(a)
+	y, isOther := Rational(b)
 	switch {
 	case isNumber && isOther:
 		return x.Cmp(y)
@@ -64,11 +64,11 @@ func order(a, b any) int {
 	case isOther:
 		return 1
 	}
-	return cmp.Compare(canonical(a), canonical(b))
+	return cmp.Compare(Canonical(a), Canonical(b))
 }
 
-// canonical is a value as text, the same for equal ones.
-func canonical(v any) string {
+// Canonical is a value as text, the same for equal ones.
+func Canonical(v any) string {
 	switch x := v.(type) {
 	case nil:
 		return "null"
@@ -80,10 +80,10 @@ func canonical(v any) string {
 		return strconv.FormatBool(x)
 	case json.Number: // with a fraction it was written as a float, which is seldom what the digits say
 		if f, err := x.Float64(); err == nil && strings.ContainsAny(string(x), ".eE") {
-			return canonical(f)
+			return Canonical(f)
 		}
 	}
-	if r, ok := rational(v); ok {
+	if r, ok := Rational(v); ok {
 		return "n" + r.RatString()
 	}
 	text, err := json.Marshal(v)
@@ -98,23 +98,23 @@ func unlike(is, must any) string {
 	if f, float := must.(float64); float {
 		return far(is, f, 0)
 	}
-	if r, number := rational(must); number {
+	if r, number := Rational(must); number {
 		if text, ok := is.(string); ok {
 			if d, ok := ratOf(text); ok && d.Cmp(r) == 0 {
 				return ""
 			}
-		} else if d, ok := rational(is); ok && d.Cmp(r) == 0 {
+		} else if d, ok := Rational(is); ok && d.Cmp(r) == 0 {
 			return ""
 		}
-		return must1(is, must)
+		return mustBe(is, must)
 	}
-	if canonical(is) == canonical(must) {
+	if Canonical(is) == Canonical(must) {
 		return ""
 	}
-	return must1(is, must)
+	return mustBe(is, must)
 }
 
-func must1(is, must any) string { return "is " + shown(is) + ", and must be " + shown(must) }
+func mustBe(is, must any) string { return "is " + shown(is) + ", and must be " + shown(must) }
 
 func empty(is any) string {
 	if is == nil {
@@ -134,15 +134,15 @@ func far(is any, must, slack float64) string {
 	case json.Number:
 		var err error
 		if f, err = x.Float64(); err != nil {
-			return must1(is, must)
+			return mustBe(is, must)
 		}
 	default:
-		return must1(is, must)
+		return mustBe(is, must)
 	}
 	if d := math.Abs(f - must); d <= slack || f == must {
 		return ""
 	}
-	return must1(is, must)
+	return mustBe(is, must)
 }
 
 // meanDigits is how many digits behind the point a mean of decimals has at least, where it is not exact.
@@ -152,7 +152,7 @@ const meanDigits = 6
 func roundedMean(is string, must *big.Rat) string {
 	d, ok := ratOf(is)
 	if !ok {
-		return must1(is, must)
+		return mustBe(is, must)
 	}
 	digits := 0
 	if at := strings.IndexByte(is, '.'); at >= 0 {
@@ -164,7 +164,7 @@ func roundedMean(is string, must *big.Rat) string {
 	if off.Sign() == 0 || digits >= meanDigits && off.Cmp(unit) <= 0 {
 		return ""
 	}
-	return must1(is, must)
+	return mustBe(is, must)
 }
 
 // shown shows a value to people.

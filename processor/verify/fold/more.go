@@ -1,4 +1,4 @@
-package verify
+package fold
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const (
 	exactly = 256
 )
 
-func (s *set) add(_ *piece, v any) { s.seen[canonical(v)] = struct{}{} }
+func (s *set) add(_ *Piece, v any) { s.seen[Canonical(v)] = struct{}{} }
 
 func (s *set) merge(o acc) {
 	for k := range o.(*set).seen {
@@ -51,10 +51,10 @@ type ranked struct {
 	sorted    bool
 }
 
-func (r *ranked) add(_ *piece, v any) {
-	x, ok := rational(v)
+func (r *ranked) add(_ *Piece, v any) {
+	x, ok := Rational(v)
 	if !ok {
-		return // accepts has refused it
+		return // Accepts has refused it
 	}
 	f, _ := x.Float64()
 	r.values, r.sorted = append(r.values, f), false
@@ -77,9 +77,9 @@ func (r *ranked) differs(is any) string {
 	}
 	rank := min(max(int(math.Ceil(r.q*float64(len(r.values)))), 1), len(r.values))
 	exact := r.values[rank-1]
-	x, ok := rational(is)
+	x, ok := Rational(is)
 	if !ok {
-		return must1(is, exact)
+		return mustBe(is, exact)
 	}
 	f, _ := x.Float64()
 	const rounding = 1e-12
@@ -105,7 +105,7 @@ type cand struct {
 	v     any
 }
 
-func (e *edge) add(p *piece, v any) { e.take(p.at, cand{p.split, p.seq, v}) }
+func (e *edge) add(p *Piece, v any) { e.take(p.At, cand{p.Split, p.Seq, v}) }
 
 func (e *edge) take(at int64, c cand) {
 	ahead := (at > e.at && e.sign > 0) || (at < e.at && e.sign < 0)
@@ -166,10 +166,10 @@ type tally struct {
 	n int64
 }
 
-func (t *top) add(_ *piece, v any) { t.take(v, 1) }
+func (t *top) add(_ *Piece, v any) { t.take(v, 1) }
 
 func (t *top) take(v any, n int64) {
-	k := canonical(v)
+	k := Canonical(v)
 	if t.counts[k] == nil {
 		t.counts[k] = &tally{v: v}
 	}
@@ -207,26 +207,26 @@ func (t *top) differs(is any) string {
 		}
 		have := t.find(v)
 		switch {
-		case have == nil || seen[canonical(have.v)]:
+		case have == nil || seen[Canonical(have.v)]:
 			return fmt.Sprintf("has %s at place %d, which is not there", shown(v), i+1)
 		case have.n != all[i].n:
 			return fmt.Sprintf("has %s at place %d, which came %d times, and must have one that came %d times", shown(v), i+1, have.n, all[i].n)
 		case count != nil && unlike(count, have.n) != "":
 			return fmt.Sprintf("counts %s %s times, and must %d times", shown(v), shown(count), have.n)
 		}
-		seen[canonical(have.v)] = true
+		seen[Canonical(have.v)] = true
 	}
 	return ""
 }
 
 func (t *top) find(v any) *tally {
-	if have := t.counts[canonical(v)]; have != nil {
+	if have := t.counts[Canonical(v)]; have != nil {
 		return have
 	}
 	// A decimal is written as text.
 	if text, ok := v.(string); ok {
 		if r, ok := ratOf(text); ok {
-			return t.counts[canonical(r)]
+			return t.counts[Canonical(r)]
 		}
 	}
 	return nil

@@ -1,4 +1,4 @@
-package verify
+package fold
 
 import (
 	"encoding/json"
@@ -50,24 +50,24 @@ func TestAnAggregateIsJudgedByItsRule(t *testing.T) {
 		{"least", Fold{Kind: Quantile, Q: 0, Error: 0.01}, list(-5.0, 7.0), list(num("-5"), num("-4.96")), list(num("-5.1"), num("-4.9"), num("5"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			whole, halves := newTotal([]Fold{c.fold}), [2]total{newTotal([]Fold{c.fold}), newTotal([]Fold{c.fold})}
+			whole, halves := New([]Fold{c.fold}), [2]Total{New([]Fold{c.fold}), New([]Fold{c.fold})}
 			for i, v := range c.values {
-				if err := c.fold.accepts(v); err != nil {
+				if err := c.fold.Accepts(v); err != nil {
 					t.Fatal(err)
 				}
-				p := &piece{at: int64(i), seq: int64(i), values: []any{v}}
-				whole.add(p)
-				halves[i%2].add(p)
+				p := &Piece{At: int64(i), Seq: int64(i), Values: []any{v}}
+				whole.Add(p)
+				halves[i%2].Add(p)
 			}
-			halves[1].merge(&halves[0])
-			for _, sum := range []total{whole, halves[1]} {
+			halves[1].Merge(&halves[0])
+			for _, sum := range []Total{whole, halves[1]} {
 				for _, is := range c.right {
-					if why := sum.accs[0].differs(is); why != "" {
+					if why := sum.Differs(0, is); why != "" {
 						t.Errorf("%v: %s", is, why)
 					}
 				}
 				for _, is := range c.wrong {
-					if sum.accs[0].differs(is) == "" {
+					if sum.Differs(0, is) == "" {
 						t.Errorf("%v is right", is)
 					}
 				}
@@ -96,7 +96,7 @@ func TestAnEstimateIsJudgedWithinItsError(t *testing.T) {
 // The first of two splits' records of one time is not known; which of one split is.
 func TestOfRecordsOfOneTimeAnySplitsMayBeTheFirst(t *testing.T) {
 	first := Fold{Kind: First}.empty()
-	for i, p := range []piece{{split: 0, at: 5, seq: 1}, {split: 1, at: 5, seq: 1}, {split: 0, at: 5, seq: 2}, {split: 1, at: 6, seq: 2}} {
+	for i, p := range []Piece{{Split: 0, At: 5, Seq: 1}, {Split: 1, At: 5, Seq: 1}, {Split: 0, At: 5, Seq: 2}, {Split: 1, At: 6, Seq: 2}} {
 		first.add(&p, string(rune('a'+i)))
 	}
 	for is, right := range map[string]bool{"a": true, "b": true, "c": false, "d": false} {
@@ -128,7 +128,7 @@ func TestAValueThatAnAggregateCannotTakeIsTold(t *testing.T) {
 		{Quantile, "x"},
 		{"median", int64(1)},
 	} {
-		if err := (Fold{Kind: c.kind}).accepts(c.v); err == nil {
+		if err := (Fold{Kind: c.kind}).Accepts(c.v); err == nil {
 			t.Errorf("%s takes %v", c.kind, c.v)
 		}
 	}
