@@ -82,6 +82,10 @@ type node struct {
 
 const pipeline = "orders"
 
+// pipeBytes is what each direction of a connection holds, allocated when it is made: a member without a leader makes
+// many.
+const pipeBytes = 16 << 10
+
 // newGroup starts nodes a, b and c, a leading, and declares a pipeline of the members named, each of
 // which takes barriers and has the memory resource "out".
 func newGroup(t *testing.T, set ledger.Settings, members ...string) *group {
@@ -144,7 +148,7 @@ func (g *group) newest() (rec ledger.GenerationRecord) {
 }
 
 func (g *group) start(addr string) {
-	n := &node{group: g, addr: addr, net: bufconn.Listen(1 << 20), server: grpc.NewServer()}
+	n := &node{group: g, addr: addr, net: bufconn.Listen(pipeBytes), server: grpc.NewServer()}
 	n.manager = session.New(session.Config{
 		Log:     termLog{g.log, func() uint64 { return n.term }},
 		Unknown: func(err error) bool { return errors.Is(err, errUnknown) },

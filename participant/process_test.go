@@ -23,28 +23,59 @@ type wire struct {
 	group *group
 	mu    sync.Mutex
 	down  bool
-	conns []net.Conn
+	conns map[*wired]bool // open ones
 }
 
+// wired is a connection that is forgotten once it is closed.
+type wired struct {
+	net.Conn
+	wire *wire
+}
+
+func (c *wired) Close() error {
+	c.wire.mu.Lock()
+	delete(c.wire.conns, c)
+	c.wire.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// dial holds no lock while it waits: that would hold virtual time too.
 func (w *wire) dial(ctx context.Context, addr string) (net.Conn, error) {
+	if w.isDown() {
+		return nil, errDown
+	}
+	plain, err := w.group.dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	c := &wired{plain, w}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.down {
-		return nil, errors.New("network is down")
+		_ = plain.Close() // it was cut meanwhile
+		return nil, errDown
 	}
-	c, err := w.group.dial(ctx, addr)
-	if err == nil {
-		w.conns = append(w.conns, c)
+	if w.conns == nil {
+		w.conns = map[*wired]bool{}
 	}
-	return c, err
+	w.conns[c] = true
+	return c, nil
+}
+
+var errDown = errors.New("network is down")
+
+func (w *wire) isDown() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.down
 }
 
 func (w *wire) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.down = true
-	for _, c := range w.conns {
-		_ = c.Close() // it is cut
+	for c := range w.conns {
+		_ = c.Conn.Close() // it is cut
 	}
 	w.conns = nil
 }

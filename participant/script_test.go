@@ -42,7 +42,7 @@ type script struct {
 
 func newScript(t *testing.T) *script {
 	s := &script{
-		t: t, net: bufconn.Listen(1 << 20), server: grpc.NewServer(), term: 5,
+		t: t, net: bufconn.Listen(pipeBytes), server: grpc.NewServer(), term: 5,
 		attached: make(chan *unisinkv1.AttachRequest, 64), voted: make(chan *unisinkv1.Vote, 1024),
 		readied: make(chan *unisinkv1.ReadyRequest, 64), resolved: make(chan *unisinkv1.ResolvedRequest, 64),
 		renewed: make(chan *unisinkv1.RenewRequest, 1<<14), left: make(chan *unisinkv1.LeaveRequest, 4),
