@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,13 +157,14 @@ func TestARestartWithAMillionKeysTakesSeconds(t *testing.T) {
 		}
 		return w
 	}
-	began := time.Now()
+	began, busy := time.Now(), processorTime(t)
 	w := restore()
-	took := time.Since(began)
+	took, used := time.Since(began), processorTime(t)-busy
 	heap := watchHeap()
 	runtime.KeepAlive(restore())
 	grew, _ := heap()
-	t.Logf("%d keys from %d parts in %v; the heap grew by at most %d MiB, the state included", keys, len(parts), took, grew>>20)
+	t.Logf("%d keys from %d parts in %v, %v of the processor; the heap grew by at most %d MiB, the state included",
+		keys, len(parts), took, used, grew>>20)
 	got := w.At(0)
 	if got.Len() != keys || got.Len() != want.Len() {
 		t.Fatalf("%d keys, want %d", got.Len(), want.Len())
@@ -176,9 +178,19 @@ func TestARestartWithAMillionKeysTakesSeconds(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if took > 5*time.Second {
-		t.Errorf("it took %v, want at most 5s", took)
+	if used > 5*time.Second { // what it takes where nobody else is at work, and one processor
+		t.Errorf("it took %v of the processor, want at most 5s", used)
 	}
+}
+
+// processorTime is what this process has used so far.
+func processorTime(t testing.TB) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // watchHeap follows the size of the live heap and what was allocated beside it; the function it returns says
