@@ -3,7 +3,6 @@ package adapters
 import (
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/unisink/unisink/processor/spec"
 )
@@ -34,8 +33,6 @@ type Adapter struct {
 	Check func(ctx context.Context, e spec.Env, uses []Use) error
 	// Reading lets verify read its sources and sinks again; nil: it cannot.
 	Reading *Reading
-	// Places names what a source reads or a sink writes, so that the two can be compared. Nil: nothing is compared.
-	Places func(u Use) ([]string, error)
 }
 
 // Use is a source or a sink of a document.
@@ -57,37 +54,6 @@ func Uses(doc *spec.Document, kind string) []Use {
 		}
 	}
 	return out
-}
-
-// Lint finds what of a document cannot be right whatever is there: a sink that feeds the source. Mistakes
-// inside settings are not its business.
-func Lint(all []Adapter, doc *spec.Document) error {
-	var found spec.Mistakes
-	for _, a := range all {
-		if a.Places == nil {
-			continue
-		}
-		var read []string
-		for _, u := range Uses(doc, a.Kind) {
-			places, err := a.Places(u)
-			if err != nil {
-				continue // told where the settings are used
-			}
-			if u.Source {
-				read = places
-				continue
-			}
-			i := slices.IndexFunc(places, func(p string) bool { return slices.Contains(read, p) })
-			var m spec.Mistakes
-			if i >= 0 && errors.As(u.Settings.Mistake("", "sink %q writes %s, which the source reads: the pipeline would go round in a circle; let one of them name another", u.Name, places[i]), &m) {
-				found = append(found, m...)
-			}
-		}
-	}
-	if len(found) == 0 {
-		return nil
-	}
-	return found
 }
 
 // Specs are the adapters for one document.

@@ -225,15 +225,16 @@ func TestWhatWillBeTouchedIsLookedAtFirst(t *testing.T) {
 
 func TestASinkThatFeedsTheSourceIsACircle(t *testing.T) {
 	for name, c := range map[string]struct{ source, sink, want string }{
-		"topic":            {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: a:1, topic: y}", `p.yaml:1:89: sinks[0].kafka: sink "o" writes the topic y at a:1, which the source reads`},
-		"topic elsewhere":  {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: c:1, topic: y}", ""},
-		"another topic":    {"kafka: {brokers: a:1, topics: x}", "kafka: {brokers: a:1, topic: y}", ""},
-		"directory":        {"file: {dir: x/../y}", "file: {dir: ./y}", `/y, which the source reads: the pipeline would go round in a circle`},
-		"another kind":     {"file: {dir: y}", "kafka: {brokers: a:1, topic: y}", ""},
-		"settings at odds": {"file: {dri: y}", "file: {dir: y}", ""},
+		"topic":           {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: a:1, topic: y}", `sinks[0]`},
+		"topic elsewhere": {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: c:1, topic: y}", ""},
+		"another topic":   {"kafka: {brokers: a:1, topics: x}", "kafka: {brokers: a:1, topic: y}", ""},
+		"directory":       {"file: {dir: x/../y}", "file: {dir: ./y}", `/y`},
+		"another kind":    {"file: {dir: y}", "kafka: {brokers: a:1, topic: y}", ""},
+		"settings wrong":  {"file: {dri: y}", "file: {dir: y}", `unknown field "dri"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := adapters.Lint(all(), parse(t, fmt.Sprintf("{pipeline: p, source: {%s}, sinks: [{name: o, %s}]}", c.source, c.sink)))
+			doc := parse(t, fmt.Sprintf("{pipeline: p, source: {%s}, sinks: [{name: o, %s}]}", c.source, c.sink))
+			err := spec.Lint(doc, adapters.Specs(all(), doc), env())
 			if (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}

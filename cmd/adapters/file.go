@@ -30,9 +30,9 @@ type fileSink struct {
 
 // File is the adapter of directories.
 func File() Adapter {
-	return Adapter{Kind: file.Kind, Check: checkFiles, Places: filePlaces, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: file.Kind, Check: checkFiles, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
-			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}),
+			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}), Places: filePlaces,
 			Source: newFileSource,
 			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
 				return newFileSink(e, s, takesDeadLetters(doc, name))
@@ -103,15 +103,15 @@ func checkFiles(_ context.Context, _ spec.Env, uses []Use) error {
 	return nil
 }
 
-func filePlaces(u Use) ([]string, error) {
-	dir, err := dirOf(u)
+func filePlaces(_ spec.Env, source bool, s spec.Settings) []string {
+	dir, err := dirOf(Use{Source: source, Settings: s})
 	if err != nil {
-		return nil, err
+		return nil // told where the settings are used
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
-		return nil, err
+		return nil
 	}
-	return []string{"the directory " + dir}, nil
+	return []string{"directory " + dir}
 }
 
 func dirOf(u Use) (string, error) {

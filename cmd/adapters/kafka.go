@@ -56,9 +56,9 @@ type kafkaSASL struct {
 
 // Kafka is the adapter of topics.
 func Kafka() Adapter {
-	return Adapter{Kind: kafka.Kind, Check: checkKafka, Places: kafkaPlaces, Reading: kafkaReading(), Spec: func(*spec.Document) spec.Adapter {
+	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(*spec.Document) spec.Adapter {
 		return spec.Adapter{
-			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}),
+			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}), Places: kafkaPlaces,
 			Source: newKafkaSource, Sink: newKafkaSink,
 		}
 	}}
@@ -121,28 +121,28 @@ func security(t *kafkaTLS, s *kafkaSASL) kafka.Security {
 }
 
 // kafkaPlaces are topics by each broker that is named: two lists with one broker in common are one cluster.
-func kafkaPlaces(u Use) ([]string, error) {
+func kafkaPlaces(_ spec.Env, source bool, s spec.Settings) []string {
 	var brokers, topics []string
-	if u.Source {
+	var err error // told where the settings are used
+	if source {
 		var in kafkaSource
-		if err := decode(u.Settings, &in); err != nil {
-			return nil, err
-		}
+		err = decode(s, &in)
 		brokers, topics = in.Brokers, in.Topics
 	} else {
 		var in kafkaSink
-		if err := decode(u.Settings, &in); err != nil {
-			return nil, err
-		}
+		err = decode(s, &in)
 		brokers, topics = in.Brokers, []string{in.Topic}
+	}
+	if err != nil {
+		return nil
 	}
 	var out []string
 	for _, b := range brokers {
 		for _, t := range topics {
-			out = append(out, fmt.Sprintf("the topic %s at %s", t, b))
+			out = append(out, fmt.Sprintf("topic %s at %s", t, b))
 		}
 	}
-	return out, nil
+	return out
 }
 
 // cluster is what a pipeline uses of one Kafka cluster, as one client.

@@ -44,6 +44,13 @@ func (a *app) pipeline() *cli.Command {
 		a.pipelineRewindCommand(),
 		a.pipelinePinCommand("pin", "keep a restore point until it is unpinned", false),
 		a.pipelinePinCommand("unpin", "let a pinned restore point go", true),
+		&cli.Command{
+			Name: "lint", Usage: "find every mistake in a specification, and touch nothing else", ArgsUsage: "FILE",
+			Description: "Exit code 10 if there is a mistake.",
+			Action:      a.pipelineLint,
+		},
+		&cli.Command{Name: "explain", Usage: "say what a specification does, step by step", ArgsUsage: "FILE", Action: a.pipelineExplain},
+		&cli.Command{Name: "schema", Usage: "print the JSON schema of specifications, for editors", Action: a.pipelineSchema},
 	)
 }
 

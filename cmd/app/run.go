@@ -11,7 +11,7 @@ import (
 // runFlags are those of every pipeline.
 func runFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.BoolFlag{Name: "no-wait", Usage: "give up at once when a living process has the member's name"},
+		&cli.BoolFlag{Name: "no-wait", Usage: "give up at once when a living process has the member's name, or the pipeline is stopped or halted"},
 		&cli.BoolFlag{Name: "from-scratch", Usage: "start from nothing although the pipeline has history"},
 		&cli.BoolFlag{Name: "allow-changed", Usage: "accept that the pipeline was changed since it last ran; state that does not fit is refused all the same"},
 		&cli.BoolFlag{Name: "allow-moved", Usage: "accept that a source or sink is another than the pipeline has used, once all is proven in the old one"},
@@ -30,17 +30,20 @@ func (a *app) run() *cli.Command {
 		}
 	}
 	return &cli.Command{
-		Name: "run", Usage: "run a pipeline until it is stopped", ArgsUsage: "PIPELINE", Subcommands: subs, HideHelpCommand: true,
-		Description: "Pipelines that are compiled in: " + strings.Join(names, ", ") + ".",
-		Flags:       runFlags(),
+		Name: "run", Usage: "run a pipeline until it is stopped", ArgsUsage: "FILE | PIPELINE", Subcommands: subs, HideHelpCommand: true,
+		Description: "FILE is a specification in YAML; what contains a dot or a slash is one. `unisink pipeline lint FILE`\n" +
+			"looks at it first. PIPELINE is compiled in: " + strings.Join(names, ", ") + ".",
+		Flags: runFlags(),
 		Action: func(c *cli.Context) error {
-			switch arg, err := oneArg(c, "pipeline"); {
+			switch arg, err := oneArg(c, "pipeline's file"); {
 			case c.NArg() == 0:
-				return usagef("say which pipeline: %s", strings.Join(names, ", "))
+				return usagef("say which pipeline: a file with its specification, or %s", strings.Join(names, ", "))
 			case err != nil:
 				return err
+			case isFile(arg):
+				return a.runFile(c, arg)
 			default:
-				return usagef("no pipeline %q is compiled in; there is %s", arg, strings.Join(names, ", "))
+				return usagef("no pipeline %q is compiled in; there is %s (the name of a file has a dot or a slash: ./%s)", arg, strings.Join(names, ", "), arg)
 			}
 		},
 	}
