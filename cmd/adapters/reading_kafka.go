@@ -42,7 +42,7 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 		out.Gone = "the source began where its topics ended then, which is not known any more"
 	}
 	for _, name := range t.names {
-		first, err := admin.StartOffsets(ctx, name)
+		first, err := beginnings(ctx, admin, u, "topics", name)
 		if err != nil {
 			admin.Close()
 			return nil, err
@@ -55,6 +55,19 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 		}
 	}
 	return out, nil
+}
+
+// beginnings are the first offsets of a topic's partitions. Setting names the topic in the file.
+func beginnings(ctx context.Context, admin *kafka.Admin, u Use, setting, topic string) (map[int32]int64, error) {
+	if err := admin.Reach(ctx); err != nil {
+		return nil, &marked{ErrUnreachable, err}
+	}
+	if _, found, err := admin.TopicExists(ctx, topic); err != nil {
+		return nil, err
+	} else if !found {
+		return nil, &marked{ErrNotFound, u.Settings.Mistake(setting, "the brokers have no topic %q; create it, or name another", topic)}
+	}
+	return admin.StartOffsets(ctx, topic)
 }
 
 func (t *topics) Read(ctx context.Context, to []stream.Position, f func(stream.Split, *stream.Record) error) error {
@@ -120,7 +133,7 @@ func readKafkaSink(ctx context.Context, e spec.Env, u Use, _ bool) (*SinkReading
 		t.header = kafka.EpochHeader
 	}
 	out := &SinkReading{OutputReader: t, Key: true, Headers: true, Time: true, Close: func() error { admin.Close(); return nil }}
-	first, err := admin.StartOffsets(ctx, in.Topic)
+	first, err := beginnings(ctx, admin, u, "topic", in.Topic)
 	if err == nil {
 		t.ends, err = admin.EndOffsets(ctx, in.Topic, true)
 	}

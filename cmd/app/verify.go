@@ -12,9 +12,11 @@ import (
 
 func (a *app) verify() *cli.Command {
 	return &cli.Command{
-		Name: "verify", Usage: "recompute the outputs of a pipeline from its input, and compare", ArgsUsage: "PIPELINE",
-		Description: "Everything is judged up to the last epoch that is proven. The verdict is clean, broken, or\n" +
-			"undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.",
+		Name: "verify", Usage: "recompute the outputs of a pipeline from its input, and compare", ArgsUsage: "FILE | PIPELINE",
+		Description: "FILE is a specification (its name has a dot or a slash); every source record must be exactly once in\n" +
+			"windows, late output, dead letters, filtered or skipped, and every result must be right. PIPELINE is one\n" +
+			"that is compiled in. Everything is judged up to the last epoch that is proven. The verdict is clean,\n" +
+			"broken, or undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.",
 		Flags:  ordersFlags(),
 		Action: a.runVerify,
 	}
@@ -39,8 +41,11 @@ func (a *app) runVerify(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if isFile(name) {
+		return a.verifyFile(c, name)
+	}
 	if name != orders.Name {
-		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s", name, orders.Name)
+		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s, and FILE verifies a specification", name, orders.Name)
 	}
 	// Reading everything again takes as long as it takes; no --timeout bounds that.
 	cl, err := connect(c, coordinators(c), min(searchTime, c.Duration("timeout")))
@@ -62,8 +67,12 @@ func (a *app) runVerify(c *cli.Context) error {
 	if err := a.showReport(c, report, report); err != nil {
 		return err
 	}
-	if report.Verdict != verify.Clean {
-		return failf(CodeUnhealthy, "the verdict is %s", report.Verdict)
+	return verdictCode(report)
+}
+
+func verdictCode(r verify.Report) error {
+	if r.Verdict != verify.Clean {
+		return failf(CodeUnhealthy, "the verdict is %s", r.Verdict)
 	}
 	return nil
 }

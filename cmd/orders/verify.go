@@ -13,30 +13,19 @@ import (
 	"strings"
 	"syscall"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-
 	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/verifier"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
-// Ledger is what is asked of the coordinator: how far the pipeline is proven and decided.
-type Ledger interface {
-	ProvenCut(ctx context.Context, in *unisinkv1.ProvenCutRequest, opts ...grpc.CallOption) (*unisinkv1.ProvenCutResponse, error)
-	ListEpochs(ctx context.Context, in *unisinkv1.ListEpochsRequest, opts ...grpc.CallOption) (*unisinkv1.ListEpochsResponse, error)
-	EpochOutcome(ctx context.Context, in *unisinkv1.EpochOutcomeRequest, opts ...grpc.CallOption) (*unisinkv1.EpochOutcomeResponse, error)
-}
-
 // Verify recomputes the windows from the source topic, by the evaluator of processor/verify, and
 // compares both outputs with them up to the last proven epoch. The pipeline may be running, stopped or
 // drained; who knows that it was drained says so, which leaves nothing to be seen in the outputs.
-func Verify(ctx context.Context, c Config, ledger Ledger, drained bool) (verify.Report, error) {
+func Verify(ctx context.Context, c Config, ledger verifier.Ledger, drained bool) (verify.Report, error) {
 	admin, err := kafka.NewAdmin(kafka.AdminConfig{Brokers: c.Brokers})
 	if err != nil {
 		return verify.Report{}, err
@@ -59,7 +48,11 @@ func Verify(ctx context.Context, c Config, ledger Ledger, drained bool) (verify.
 	if files.manifests, err = manifests(c.Dir); err != nil {
 		return verify.Report{}, err
 	}
-	cut, err := cutOf(ctx, ledger, proven, slices.Collect(maps.Keys(partitions)), c.From)
+	var splits []stream.Split
+	for _, p := range slices.Sorted(maps.Keys(partitions)) {
+		splits = append(splits, stream.Split{Resource: SourceAlias, ID: fmt.Sprintf("%s/%d", c.From, p)})
+	}
+	cut, err := verifier.CutOf(ctx, ledger, proven, SourceAlias, splits)
 	if err != nil {
 		return verify.Report{}, err
 	}
@@ -72,58 +65,6 @@ func Verify(ctx context.Context, c Config, ledger Ledger, drained bool) (verify.
 			{Name: TopicAlias, Reader: topic, Key: fieldCustomer, Start: fieldStart, Fields: fields},
 			{Name: FilesAlias, Reader: files, Key: fieldCustomer, Start: fieldStart, Fields: fields},
 		}, cut)
-}
-
-// cutOf asks what was decided by the time that the outputs' extent was fixed.
-func cutOf(ctx context.Context, ledger Ledger, proven *unisinkv1.ProvenCutResponse, partitions []int32, topic string) (verify.Cut, error) {
-	cut := verify.Cut{Newest: []stream.Position{}, Final: true}
-	for _, s := range proven.GetScopes() {
-		// This answer is read through the log, so the next one knows of everything that was visible.
-		// Which epoch it is about does not matter; where nothing is proven yet any will do.
-		epoch := s.GetEpoch()
-		if epoch.GetN() == 0 {
-			epoch = &unisinkv1.Epoch{Generation: 1, N: 1}
-		}
-		_, err := ledger.EpochOutcome(ctx, &unisinkv1.EpochOutcomeRequest{Scope: s.GetScope(), Epoch: epoch})
-		if err != nil && status.Code(err) != codes.NotFound {
-			return verify.Cut{}, err
-		}
-		r, err := ledger.ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: s.GetScope(), Limit: 1})
-		if err != nil {
-			return verify.Cut{}, err
-		}
-		cut.Positions = append(cut.Positions, positionsOf(s.GetPositions())...)
-		for _, e := range r.GetEpochs() {
-			cut.Newest = append(cut.Newest, positionsOf(e.GetPositions())...)
-			cut.Final = cut.Final && e.GetFinal() && proto.Equal(e.GetEpoch(), s.GetEpoch())
-		}
-	}
-	cut.Positions = everyPartition(cut.Positions, partitions, topic)
-	cut.Newest = everyPartition(cut.Newest, partitions, topic)
-	return cut, nil
-}
-
-func positionsOf(in []*unisinkv1.Position) (out []stream.Position) {
-	for _, p := range in {
-		if p.GetResource() != SourceAlias {
-			continue
-		}
-		out = append(out, stream.Position{
-			Split: stream.Split{Resource: p.GetResource(), ID: p.GetSplit()}, Offset: p.GetOffset(), LeaderEpoch: p.GetLeaderEpoch(), Opaque: p.GetOpaque(),
-		})
-	}
-	return out
-}
-
-// everyPartition adds those that nothing was read of: they hold windows back all the same.
-func everyPartition(at []stream.Position, partitions []int32, topic string) []stream.Position {
-	for _, p := range partitions {
-		split := stream.Split{Resource: SourceAlias, ID: fmt.Sprintf("%s/%d", topic, p)}
-		if !slices.ContainsFunc(at, func(x stream.Position) bool { return x.Split == split }) {
-			at = append(at, stream.Position{Split: split})
-		}
-	}
-	return at
 }
 
 // topicSource reads the source again, each partition up to the cut.
