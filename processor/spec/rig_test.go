@@ -44,7 +44,9 @@ func (w *world) adapters() []spec.Adapter {
 			if err := s.Decode(&memSettings{}); err != nil {
 				return nil, err
 			}
-			w.sinks[name] = processortest.NewSink(name)
+			if w.sinks[name] == nil {
+				w.sinks[name] = processortest.NewSink(name)
+			}
 			return w.sinks[name], nil
 		},
 		Places: func(_ spec.Env, _ bool, s spec.Settings) []string {

@@ -165,6 +165,36 @@ func TestDirectIsWhatCELSays(t *testing.T) {
 	}
 }
 
+// TestDirectAtTheEdges: every pair of values that is hard, with every operator.
+func TestDirectAtTheEdges(t *testing.T) {
+	s, err := Records("json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := []string{
+		"9223372036854775807", "-9223372036854775808", "9223372036854775807.0", "-9223372036854775808.0", "9223372036854774784.0", "9007199254740993",
+		"9007199254740992.0", "0", "-0.0", "-1", "1", "0.5", "(0.0/0.0)", "(1.0/0.0)", "'1'", "b'1'", "true", "null", "1u", "18446744073709551615u", "rec.l", "rec.m",
+	}
+	compared := 0
+	for _, x := range values {
+		for _, y := range values {
+			for _, op := range []string{"+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">="} {
+				s.slots, s.temps = nil, 0
+				text := fmt.Sprintf("dyn(%s) %s dyn(%s)", x, op, y)
+				direct, interpreted, ok := both(s, text)
+				if !ok {
+					continue
+				}
+				compared++
+				agree(t, s, text, direct, interpreted, &stream.Record{Value: []byte(`{"l":[1],"m":{"a":1}}`)})
+			}
+		}
+	}
+	if compared < 3000 {
+		t.Errorf("only %d were compared", compared)
+	}
+}
+
 // FuzzDirect: the same, led by the fuzzer.
 func FuzzDirect(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 4, 5, 6, 7, 8, 9}, []byte{1, 2, 3})

@@ -53,12 +53,12 @@ var operations = map[operation]native{
 	{overloads.TypeConvertString, 1, false}: {one: toString},
 	{overloads.TypeConvertInt, 1, false}:    {one: toInt},
 	{overloads.TypeConvertDouble, 1, false}: {one: toDouble},
+	{overloads.TypeConvertDyn, 1, false}:    {one: func(x, _ *Value) (*Value, error) { return x, nil }},
 }
 
 var (
 	errOverflow = errors.New("integer overflow")
 	errZero     = errors.New("division by zero")
-	errNaN      = errors.New("NaN cannot be ordered")
 )
 
 func validText(b []byte) bool { return utf8.Valid(b) }
@@ -277,6 +277,9 @@ func compareIntDouble(i int64, d float64) int {
 
 func ordered(op string, holds func(c int) bool) func(x, y, out *Value) (*Value, error) {
 	return func(x, y, _ *Value) (*Value, error) {
+		if x.nan() || y.nan() && x.ordered() {
+			return no, nil // NaN is neither less nor more than anything
+		}
 		c, err := compare(op, x, y)
 		if err != nil {
 			return nil, err
@@ -285,10 +288,19 @@ func ordered(op string, holds func(c int) bool) func(x, y, out *Value) (*Value, 
 	}
 }
 
-func compare(op string, x, y *Value) (int, error) {
-	if x.Kind == Double && math.IsNaN(x.Double()) || y.Kind == Double && math.IsNaN(y.Double()) {
-		return 0, fmt.Errorf("%s %s %s: %w", x.Describe(), op, y.Describe(), errNaN)
+func (v *Value) nan() bool { return v.Kind == Double && math.IsNaN(v.Double()) }
+
+// ordered reports whether there are larger and smaller ones of its kind.
+func (v *Value) ordered() bool {
+	if v.Kind == Other {
+		_, ok := v.ref.(traits.Comparer)
+		return ok
 	}
+	return v.Kind > Null && v.Kind <= Bytes
+}
+
+// compare orders two values; neither is NaN.
+func compare(op string, x, y *Value) (int, error) {
 	switch {
 	case x.Kind == Int && y.Kind == Int:
 		return cmp.Compare(x.Int(), y.Int()), nil
