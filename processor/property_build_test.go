@@ -140,7 +140,13 @@ func (tallying) Name() string { return "tally" }
 
 func (tallying) Init(acc *tally) { *acc = tally{} }
 
+// sour is a value that no tally takes.
+const sour = 77
+
 func (tallying) Add(acc *tally, r *sample) error {
+	if r.value == sour {
+		return errors.New("sour")
+	}
 	return tallying{}.Merge(acc, &tally{[]string{string(r.id)}, r.value})
 }
 

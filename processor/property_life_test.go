@@ -439,7 +439,7 @@ func (l *life) deadText(r *stream.Record) (string, error) {
 		return "", fmt.Errorf("the dead letter %+v was the record %+v", r, was)
 	}
 	reason := string(r.Headers[n].Value)
-	for part, word := range map[string]string{"decode: ": "decode", "map: ": "map", "out of range": "range", "overflow": "overflow", "encode late": "late"} {
+	for part, word := range map[string]string{"decode: ": "decode", "map: ": "map", "out of range": "range", "overflow": "overflow", ": sour": "sour", "encode late": "late"} {
 		if strings.Contains(reason, part) {
 			return fmt.Sprintf("%d/%d %s", split, offset, word), nil
 		}

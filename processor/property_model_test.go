@@ -20,6 +20,7 @@ type naiveRecord struct {
 	value    int64
 	filtered bool
 	bad      string // why it is bad before any window, "" if it is not
+	sour     bool   // the aggregate does not take it
 	stubborn bool   // it has no form as a late record
 }
 
@@ -220,6 +221,9 @@ func (n *naive) window(r naiveRecord) bool {
 			why = "overflow"
 		}
 	}
+	if why == "" && r.sour {
+		why = "sour"
+	}
 	if why != "" {
 		n.refuse(r, why)
 		return false
@@ -286,7 +290,9 @@ func (n *naive) sessionOf(r naiveRecord) (into []*naiveWindow, why string) {
 	if w.sum+r.value < w.sum {
 		return nil, "overflow"
 	}
-	n.windows[r.key] = rest
+	if !r.sour {
+		n.windows[r.key] = rest
+	}
 	return []*naiveWindow{w}, ""
 }
 

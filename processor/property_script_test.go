@@ -41,6 +41,7 @@ type happening struct {
 const (
 	kindGood       = "good"
 	kindHuge       = "huge"       // two in one window are more than a sum can hold
+	kindSour       = "sour"       // the aggregate refuses it, whatever there is already
 	kindDropped    = "dropped"    // by the filter
 	kindIllegible  = "illegible"  // cannot be decoded
 	kindUnmappable = "unmappable" // decoded, and cannot be mapped
@@ -68,7 +69,7 @@ const (
 	opEOF     = "eof"    // the source has ended, if all is read, and may go on at the next start
 )
 
-var recordKinds = []string{kindGood, kindHuge, kindDropped, kindIllegible, kindUnmappable, kindTimeless, kindStubborn, kindTombstone, kindTorn, kindAgain}
+var recordKinds = []string{kindGood, kindHuge, kindSour, kindDropped, kindIllegible, kindUnmappable, kindTimeless, kindStubborn, kindTombstone, kindTorn, kindAgain}
 
 func (h happening) String() string {
 	switch h.what {

@@ -75,6 +75,8 @@ func (t *tape) put(s setup, kind string, split, key, at int64) {
 		r.naive.key = fmt.Sprintf("k%d", key)
 	case kindHuge:
 		r.naive.value = 1 << 62
+	case kindSour:
+		r.naive.sour, r.naive.value = true, sour
 	case kindDropped:
 		r.naive.filtered = true
 	case kindIllegible, kindTorn:
