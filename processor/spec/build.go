@@ -101,6 +101,11 @@ func (p *plan) connect(adapters []Adapter, e Env) (processor.Source, []processor
 	return source, sinks
 }
 
+// origin says where a late record stood in the source, as that of a dead letter does.
+func origin(in *stream.Record) []byte {
+	return fmt.Appendf(nil, "%s/%d/%d", in.Topic, in.Partition, in.Offset)
+}
+
 // builder puts the parts together. Its methods Of1 to OfN differ in the type of the accumulators alone.
 type builder struct {
 	plan   *plan
@@ -183,7 +188,11 @@ func windowed[C any](b *builder, agg *fold.Composite[C]) {
 			out = out.To(name, b.sinks[i], res.encoder(s))
 		case UseLate:
 			out = out.Late(name, b.sinks[i], func(in *stream.Record, _ *fold.Row, to *stream.Record) error {
-				return s.record(b.in.source, in, nil, nil, to)
+				if err := s.record(b.in.source, in, nil, nil, to); err != nil {
+					return err
+				}
+				to.Headers = append(to.Headers, stream.Header{Key: processor.HeaderOrigin, Value: origin(in)})
+				return nil
 			})
 		case UseDeadLetter:
 		}

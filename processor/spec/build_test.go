@@ -113,7 +113,7 @@ func TestLateAndDeadLetters(t *testing.T) {
 	expect(t, w.must(t, text),
 		`ada {"key":"ada","window_start":0,"window_end":1000,"n":1,"cents":5}`,
 		`ada {"key":"ada","window_start":5000,"window_end":6000,"n":1,"cents":1}`)
-	expect(t, w.lines("late"), `bob {"who":"bob","at":10}`)
+	expect(t, w.lines("late"), `bob {"who":"bob","at":10} unisink-origin=source/0/2`)
 	expect(t, w.lines("bad"),
 		`nil {"customer":"x"} unisink-reason=decode: where: the record has no field rec.cents unisink-origin=source/0/3`,
 		`nil [1] unisink-reason=decode: not a JSON object, at byte 0 unisink-origin=source/0/4`,
