@@ -188,3 +188,19 @@ func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAPhaseHasAMedianAndASlowEnd(t *testing.T) {
+	values := make([]float64, 200)
+	for i := range values {
+		values[len(values)-1-i] = float64(i) // not sorted
+	}
+	if p50, p99 := middleAndEnd(values); p50 != 99.5 || p99 != 198 {
+		t.Errorf("of 0 to 199: %v and %v, want 99.5 and 198", p50, p99)
+	}
+	if values[0] != 199 {
+		t.Error("the values were sorted in place")
+	}
+	if p50, p99 := middleAndEnd(nil); p50 != 0 || p99 != 0 {
+		t.Errorf("of nothing: %v and %v", p50, p99)
+	}
+}

@@ -96,7 +96,7 @@ func (l *lab) say(format string, args ...any) {
 func (l *lab) start(ctx context.Context) (err error) {
 	if len(l.brokers) == 0 {
 		l.say("starting Apache Kafka %s", services.KafkaCurrent)
-		if l.cluster, err = services.Kafka(ctx, services.KafkaConfig{}); err != nil {
+		if l.cluster, err = services.Kafka(ctx, services.KafkaConfig{LongRunning: true}); err != nil {
 			return err
 		}
 		l.brokers = l.cluster.Addrs()

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/unisink/unisink/participant"
 )
 
-// Phases say where the time of an epoch goes: medians in milliseconds, over the epochs that wrote something.
+// Phases say where the time of an epoch goes, in milliseconds, over the epochs that wrote something: medians, and the slow end.
 type Phases struct {
 	Epochs int `json:"epochs"`
 	// Age is how old the first record of a batch is when it is read.
@@ -22,11 +23,23 @@ type Phases struct {
 	Prepare float64 `json:"prepare"`
 	Decide  float64 `json:"decide"`
 	Commit  float64 `json:"commit"`
+	// Slow are the same for the slowest hundredth of each.
+	Slow Slow `json:"slow"`
+}
+
+// Slow are the times, milliseconds, that a hundredth of the epochs exceeds; each phase for itself.
+type Slow struct {
+	Age     float64 `json:"age"`
+	Cadence float64 `json:"cadence"`
+	Prepare float64 `json:"prepare"`
+	Decide  float64 `json:"decide"`
+	Commit  float64 `json:"commit"`
 }
 
 // String is one line for people.
 func (p Phases) String() string {
-	return fmt.Sprintf("%d epochs, one every %.1f ms: records read at an age of %.1f, prepare %.1f, decide %.1f, commit %.1f ms", p.Epochs, p.Cadence, p.Age, p.Prepare, p.Decide, p.Commit)
+	return fmt.Sprintf("%d epochs, one every %.1f ms (p99 %.1f): records read at an age of %.1f (%.1f), prepare %.1f (%.1f), decide %.1f (%.1f), commit %.1f (%.1f) ms",
+		p.Epochs, p.Cadence, p.Slow.Cadence, p.Age, p.Slow.Age, p.Prepare, p.Slow.Prepare, p.Decide, p.Slow.Decide, p.Commit, p.Slow.Commit)
 }
 
 // clockedSink notes when each branch goes from phase to phase.
@@ -73,16 +86,26 @@ func (s *clockedSink) Commit(ctx context.Context, h participant.Handle) (partici
 	return p, err
 }
 
-// phases are the medians.
-func (s *clockedSink) phases(age float64) Phases {
+// phases are the medians and the slow ends; ages are those of what was read.
+func (s *clockedSink) phases(ages []float64) (p Phases) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := Phases{Epochs: len(s.commit), Age: age}
-	if len(s.cadence) > 0 && len(s.commit) > 0 {
-		p.Cadence, p.Prepare = rounded(median(s.cadence), 2), rounded(median(s.prepare), 2)
-		p.Decide, p.Commit = rounded(median(s.decide), 2), rounded(median(s.commit), 2)
-	}
+	p.Epochs = len(s.commit)
+	p.Age, p.Slow.Age = middleAndEnd(ages)
+	p.Cadence, p.Slow.Cadence = middleAndEnd(s.cadence)
+	p.Prepare, p.Slow.Prepare = middleAndEnd(s.prepare)
+	p.Decide, p.Slow.Decide = middleAndEnd(s.decide)
+	p.Commit, p.Slow.Commit = middleAndEnd(s.commit)
 	return p
+}
+
+// middleAndEnd are the median and the 99th percentile; zero of none.
+func middleAndEnd(values []float64) (p50, p99 float64) {
+	if len(values) == 0 {
+		return 0, 0
+	}
+	values = slices.Clone(values)
+	return rounded(median(values), 2), rounded(quantile(values, 0.99), 2)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

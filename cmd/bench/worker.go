@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,14 +43,11 @@ func (s *clockedSource) Poll(ctx context.Context) (*stream.Batch, error) {
 	return b, err
 }
 
-// age is the median.
-func (s *clockedSource) age() float64 {
+// seen are the ages.
+func (s *clockedSource) seen() []float64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.ages) == 0 {
-		return 0
-	}
-	return rounded(median(s.ages), 2)
+	return slices.Clone(s.ages)
 }
 
 // Report is what the measured process says when it has ended well.
@@ -67,7 +65,7 @@ type Report struct {
 func (w *Worker) WriteReport(file string) error {
 	text, err := json.Marshal(Report{
 		FirstPoll: w.source.first.Load(), Ended: time.Now().UnixNano(), Records: w.Pipeline.Counters().Records, PeakRSS: peakRSS(),
-		Phases: w.sink.phases(w.source.age()),
+		Phases: w.sink.phases(w.source.seen()),
 	})
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)

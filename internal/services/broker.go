@@ -139,7 +139,9 @@ func (b *Broker) java(name, log string, args ...string) child.Spec {
 	}
 	// Native libraries that the broker unpacks go with its directory.
 	jvm := []string{where, "-Djava.io.tmpdir=" + b.cluster.dir, "-cp", b.cluster.lib + "/*"}
-	if !b.cluster.cfg.LongRunning {
+	if b.cluster.cfg.LongRunning { // as Kafka's own script does; without it pauses of the serial collector are measured
+		jvm = append(jvm, "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+	} else {
 		jvm = append(jvm, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 	}
 	return child.Spec{Name: name, Path: "java", Dir: b.cluster.dir, Log: log, Args: append(jvm, args...)}

@@ -37,8 +37,8 @@ type KafkaConfig struct {
 	// one comes back, and its partitions are without a leader, that much later at the
 	// latest. Default 3s, where Kafka's own is 9s.
 	SessionTimeout time.Duration
-	// LongRunning has the brokers translate for speed, as they do by default. For benchmarks:
-	// a start then costs twice the processor time.
+	// LongRunning has the brokers translate for speed and collect garbage with short pauses, as they do
+	// by default. For benchmarks: a start then costs twice the processor time.
 	LongRunning bool
 }
 
