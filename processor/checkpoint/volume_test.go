@@ -17,7 +17,7 @@ import (
 // keysOf is how many keys a test of volume has: a million, or fewer where it must be fast.
 func keysOf(t testing.TB) int {
 	if testing.Short() {
-		return 100_000
+		return 50_000
 	}
 	return 1_000_000
 }
@@ -207,13 +207,14 @@ func watchHeap() func() (most, now uint64) {
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
+		often := time.NewTicker(500 * time.Microsecond)
+		defer often.Stop()
 		for {
+			most = max(most, read())
 			select {
 			case <-stop:
 				return
-			default:
-				most = max(most, read())
-				runtime.Gosched()
+			case <-often.C:
 			}
 		}
 	}()
