@@ -19,36 +19,34 @@ import (
 
 	"github.com/unisink/unisink/cmd/adapters"
 	"github.com/unisink/unisink/cmd/orders"
+	"github.com/unisink/unisink/examples"
 	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
-// OrdersPipeline is the demo's pipeline, for `run orders`.
+// OrdersPipeline is the demo's pipeline, for `run orders`: a specification that is compiled in, with flags
+// instead of the variables that it names.
 func OrdersPipeline() Pipeline {
 	return Pipeline{
 		Name: orders.Name, Text: orders.Text,
 		Flags: append(ordersFlags(),
+			&cli.StringFlag{Name: "bad", Usage: "`DIR` for records that are no orders; --dir with -bad by default"},
+			&cli.StringFlag{Name: "late", Usage: "`DIR` for orders that come after their window has fired; --dir with -late by default"},
 			&cli.DurationFlag{Name: "epoch", Value: time.Second, Usage: "`TIME` between barriers"},
 			&cli.StringFlag{Name: "state", Usage: "`DIR` for window state that does not fit into a vote, the same for every process of the pipeline; none by default"}),
 		Run: func(ctx context.Context, rc RunContext) error {
 			cfg := ordersConfig(rc.Flags)
-			cfg.Logger, cfg.State = rc.Logger, rc.Flags.String("state")
+			cfg.Bad, cfg.Late, cfg.State = rc.Flags.String("bad"), rc.Flags.String("late"), rc.Flags.String("state")
 			if err := checkEpoch(rc.Flags.Duration("epoch")); err != nil {
 				return err
 			}
 			if err := checkOrders(ctx, cfg); err != nil {
 				return err
 			}
-			if err := adapters.Examine(ctx, rc.Logger, orders.Doctor(cfg)); err != nil {
-				return err
-			}
-			p, err := orders.New(cfg)
-			if err != nil {
-				return err
-			}
-			return RunPipeline(ctx, rc, p, rc.Flags.Duration("epoch"))
+			rc.Lookup = cfg.Lookup
+			return runSpec(ctx, rc, []Adapter{adapters.Kafka(), adapters.File()}, orders.File, examples.Orders, rc.Flags.Duration("epoch"))
 		},
 	}
 }

@@ -3,9 +3,12 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/internal/grpcerr"
 )
 
 // runFlags are those of every pipeline.
@@ -85,10 +88,16 @@ func (a *app) runPipeline(c *cli.Context, p Pipeline) error {
 	return ended(c, p.Run(c.Context, rc))
 }
 
-// ended is no error when the process was told to end.
+// ended is no error when the process was told to end. What a flag would allow is said with the flag.
 func ended(c *cli.Context, err error) error {
 	if c.Context.Err() != nil && (errors.Is(err, context.Cause(c.Context)) || errors.Is(err, context.Canceled)) {
 		return nil
+	}
+	switch reason, _ := grpcerr.Reason(err); reason {
+	case grpcerr.ChangedResource:
+		return fmt.Errorf("%w: --allow-moved", err)
+	case grpcerr.ChangedSpecification:
+		return fmt.Errorf("%w: --allow-changed", err)
 	}
 	return err
 }

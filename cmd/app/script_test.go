@@ -43,6 +43,7 @@ func TestScripts(t *testing.T) {
 			// The environment is the script's own; nothing of the caller's is in it.
 			e.Setenv("UNISINK_LOG_LEVEL", "error")
 			e.Setenv("FIRST", strconv.FormatInt(firstOrder, 10))
+			e.Setenv("SOON", strconv.FormatInt(firstOrder+10_500, 10)) // in no window before order 1000 fires
 			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 			e.Setenv("EXAMPLES", examples)
 			if err != nil {
