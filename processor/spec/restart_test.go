@@ -87,7 +87,9 @@ func (w *world) lives(t *testing.T, text string, r *rand.Rand, kills int) []stri
 		if part == 3 {
 			w.source.End()
 		}
-		must(run.Await(ctx, func(_, ended bool, _ int64) bool { return ended || part < 3 && p.Counters().Records == uint64(40*(part+1)) }))
+		must(run.Await(ctx, func(_, ended bool, _ int64) bool {
+			return ended || part < 3 && p.Counters().Records == uint64(40*(part+1))
+		}))
 		n++
 		must(task.Barrier(ctx, participant.Barrier{Generation: generation, N: n, Final: part == 3, Drain: part == 3}))
 		must(scope.Decide(ctx))

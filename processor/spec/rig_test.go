@@ -81,8 +81,7 @@ func (w *world) value(time int64, values ...string) {
 }
 
 // run takes the pipeline to the end of its source, in one epoch.
-func (w *world) run(t testing.TB, p *processor.Pipeline) error {
-	t.Helper()
+func (w *world) run(p *processor.Pipeline) error {
 	w.source.End()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -115,7 +114,7 @@ func (w *world) run(t testing.TB, p *processor.Pipeline) error {
 func (w *world) must(t testing.TB, text string) []string {
 	t.Helper()
 	p := w.build(t, text)
-	if err := w.run(t, p); err != nil {
+	if err := w.run(p); err != nil {
 		t.Fatal(err)
 	}
 	c := p.Counters()
