@@ -3,7 +3,6 @@ package participant
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/cenkalti/backoff/v5"
 
@@ -44,9 +43,6 @@ func (l *life) run(f func(ctx context.Context) error) error {
 	return <-done
 }
 
-// newResourceBackOff is how calls to resources wait between tries: 20 ms growing to 5 s.
-func newResourceBackOff() *backoff.ExponentialBackOff {
-	b := route.NewBackOff()
-	b.MaxInterval = 5 * time.Second
-	return b
-}
+// newResourceBackOff is how calls to resources wait between tries: 20 ms growing to 1 s, scattered by
+// half. A resource that is back is used about a second later at most, for readers wait for its commits.
+func newResourceBackOff() *backoff.ExponentialBackOff { return route.NewBackOff() }
