@@ -26,7 +26,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // world is a source and sinks in memory, under the adapter "mem", and the coordinator of one scope.
 type world struct {
-	text    string
 	doc     *spec.Document
 	splits  []string
 	records map[string][]stream.Record
