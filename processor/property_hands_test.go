@@ -109,7 +109,7 @@ func (k *tasking) silence(waited int64) error { return k.fed(fed{}, waited) }
 
 // fed answers the Poll that waits, and waits for the next.
 func (k *tasking) fed(f fed, waited int64) error {
-	time.Sleep(milliseconds(waited))
+	time.Sleep(milliseconds(waited)) // virtual
 	asked := k.src.asked.Load()
 	k.src.feed <- f
 	return k.until(func() bool { return k.src.asked.Load() > asked })
@@ -159,7 +159,7 @@ func (k *tasking) halt() {
 // TestTasksLiveTheSameLives takes random lives through the task, with its goroutines, back-pressure and all.
 func TestTasksLiveTheSameLives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
-	lives := *propertyTrials / 10
+	lives := *propertyTrials / 8
 	if *propertySeed != 0 {
 		seed, lives = *propertySeed, 1
 	}

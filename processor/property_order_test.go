@@ -17,7 +17,7 @@ func TestBatchesEpochsAndKillsChangeNothing(t *testing.T) {
 	if *propertySeed != 0 {
 		seed = *propertySeed
 	}
-	for n := range uint64(300) {
+	for n := range uint64(150) {
 		c := chooser{rand.New(rand.NewPCG(seed+n, 1))}
 		base := someTrial(seed+n, trialLength)
 		base.idle, base.bad = 0, choose(c, "skip", "dead") // silence is judged by the clock, and a repair changes records
