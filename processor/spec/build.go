@@ -3,6 +3,7 @@ package spec
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 
 	"github.com/unisink/unisink/processor"
@@ -20,14 +21,24 @@ func Build(d *Document, adapters []Adapter, e Env) (*processor.Pipeline, error) 
 		return nil, fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
+	made, err := p.finish(source, sinks)
+	if err != nil {
+		return nil, errors.Join(err, release(source, sinks))
+	}
+	return made, nil
+}
+
+// finish is Build once the source and the sinks are made.
+func (p *plan) finish(source processor.Source, sinks []processor.Sink) (*processor.Pipeline, error) {
 	if err := p.mistakes.Err(); err != nil {
 		return nil, err
 	}
-	var store state.Store
-	if d.StateDir != "" {
-		if store, err = state.OpenDir(d.StateDir); err != nil {
-			return nil, fmt.Errorf("%s: state_dir: %w", d.File, err)
-		}
+	if p.doc.StateDir == "" {
+		return p.assemble(source, sinks, nil)
+	}
+	store, err := state.OpenDir(p.doc.StateDir)
+	if err != nil {
+		return nil, fmt.Errorf("%s: state_dir: %w", p.doc.File, err)
 	}
 	return p.assemble(source, sinks, store)
 }
@@ -85,16 +96,20 @@ func (p *plan) connect(adapters []Adapter, e Env) (processor.Source, []processor
 	d := p.doc
 	if a := p.adapter(adapters, "source", d.Source.Kind, func(a *Adapter) bool { return a.Source != nil }); a != nil {
 		var err error
-		source, err = a.Source(e, d.Source.Name.Value, d.Source.Settings)
-		p.failed(d.Source.Settings, err)
+		if source, err = a.Source(e, d.Source.Name.Value, d.Source.Settings); err != nil {
+			source = nil // an adapter may return a nil pointer of its own type
+			p.failed(d.Source.Settings, err)
+		}
 	}
 	sinks := make([]processor.Sink, len(d.Sinks))
 	for i, s := range d.Sinks {
 		path := fmt.Sprintf("sinks[%d]", i)
 		if a := p.adapter(adapters, path, s.Kind, func(a *Adapter) bool { return a.Sink != nil }); a != nil {
 			var err error
-			sinks[i], err = a.Sink(e, s.Name.Value, s.Settings)
-			p.failed(s.Settings, err)
+			if sinks[i], err = a.Sink(e, s.Name.Value, s.Settings); err != nil {
+				sinks[i] = nil
+				p.failed(s.Settings, err)
+			}
 		}
 	}
 	p.cycles(adapters, e)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/unisink/unisink/processor"
 	"github.com/unisink/unisink/processor/spec/expr"
 	"github.com/unisink/unisink/processor/spec/form"
 )
@@ -17,7 +18,16 @@ func Lint(d *Document, adapters []Adapter, e Env) error {
 		return fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
-	errs := []error{p.mistakes.Err()}
+	err = release(source, sinks)
+	if mistakes := p.mistakes.Err(); mistakes != nil {
+		return mistakes
+	}
+	return err
+}
+
+// release closes what was made.
+func release(source processor.Source, sinks []processor.Sink) error {
+	var errs []error
 	if source != nil {
 		errs = append(errs, source.Close())
 	}
@@ -25,9 +35,6 @@ func Lint(d *Document, adapters []Adapter, e Env) error {
 		if s != nil {
 			errs = append(errs, s.Close())
 		}
-	}
-	if errs[0] != nil {
-		return errs[0]
 	}
 	return errors.Join(errs...)
 }
@@ -51,13 +58,11 @@ func (p *plan) adapter(adapters []Adapter, path string, kind Text, can func(a *A
 // failed takes in what an adapter said of its settings.
 func (p *plan) failed(s Settings, err error) {
 	var m Mistakes
-	switch {
-	case err == nil:
-	case errors.As(err, &m):
+	if errors.As(err, &m) {
 		p.mistakes = append(p.mistakes, m...)
-	default:
-		p.wrong(s.At, s.Path(), "%s", err)
+		return
 	}
+	p.wrong(s.At, s.Path(), "%s", err)
 }
 
 // cycles finds sinks that write where the source reads, or where another sink writes.

@@ -12,6 +12,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/spec"
 )
 
@@ -216,5 +218,36 @@ func TestTheSchemaOfSettings(t *testing.T) {
 		if err := validate(t, schema, []byte(text)); (err == nil) != ok {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+}
+
+// closing counts what is closed.
+type closing struct {
+	processor.Source
+	closed *int
+}
+
+func (c *closing) Close() error {
+	*c.closed++
+	return nil
+}
+
+// TestWhatWasMadeIsClosed: Lint closes the sources and sinks that it makes, and so does Build if something is wrong.
+func TestWhatWasMadeIsClosed(t *testing.T) {
+	d := parsed(t, "p.yaml", []byte("pipeline: p\nsource: {mem: {}}\nsinks: [{name: out, broken: {}}]\n"))
+	closed := 0
+	adapters := []spec.Adapter{
+		{Kind: "mem", Source: func(spec.Env, string, spec.Settings) (processor.Source, error) { return &closing{closed: &closed}, nil }},
+		{Kind: "broken", Sink: func(spec.Env, string, spec.Settings) (processor.Sink, error) {
+			var none *processortest.Sink
+			return none, errors.New("it is broken")
+		}},
+	}
+	const want = "p.yaml:3:21: sinks[0].broken: it is broken"
+	if err := spec.Lint(d, adapters, env); err == nil || err.Error() != want || closed != 1 {
+		t.Errorf("Lint: %v, and %d closed", err, closed)
+	}
+	if _, err := spec.Build(d, adapters, env); err == nil || err.Error() != want || closed != 2 {
+		t.Errorf("Build: %v, and %d closed", err, closed)
 	}
 }

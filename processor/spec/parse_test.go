@@ -217,7 +217,7 @@ func TestASettingsMistakeHasThePlaceOfItsField(t *testing.T) {
 	}
 }
 
-// FuzzParse: no text makes Parse panic, and every mistake is one line.
+// FuzzParse: no text makes Parse or Explain panic, and what they say is Mistakes.
 func FuzzParse(f *testing.F) {
 	files, err := filepath.Glob("testdata/*/*.yaml")
 	if err != nil {
@@ -237,6 +237,9 @@ func FuzzParse(f *testing.F) {
 		case err == nil && d == nil:
 			t.Fatal("neither a document nor a mistake")
 		case err == nil:
+			if _, err := spec.Explain(d); err != nil && !errors.As(err, &m) {
+				t.Fatalf("Explain: not Mistakes: %v", err)
+			}
 		case !errors.As(err, &m) || len(m) == 0:
 			t.Fatalf("not Mistakes: %v", err)
 		}
