@@ -108,7 +108,7 @@ func property(t reflect.Type) map[string]any {
 	case t == reflect.TypeFor[time.Duration]():
 		return map[string]any{"type": "string", "pattern": `^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h))+)$|\$\{`}
 	}
-	switch t.Kind() { //nolint:exhaustive // the other kinds are no settings
+	switch t.Kind() {
 	case reflect.Pointer:
 		return property(t.Elem())
 	case reflect.Struct:

@@ -119,12 +119,12 @@ func halted(ctx context.Context, rc RunContext, name string) error {
 	defer cancel()
 	cl, err := runClient(rc)
 	if err != nil {
-		return nil //nolint:nilerr // nothing is known; what is waited for is logged all the same
+		return nil
 	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
 	r, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
 	if err != nil {
-		return nil //nolint:nilerr // as above
+		return nil
 	}
 	for _, s := range r.GetScopes() {
 		if s.GetHalted() != "" {

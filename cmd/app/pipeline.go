@@ -24,14 +24,14 @@ func (a *app) pipeline() *cli.Command {
 				&cli.BoolFlag{Name: "drain", Usage: "the same as `pipeline drain`"},
 				noWaitFlag(),
 			},
-			Action: func(c *cli.Context) error { return a.pipelineStop(c, c.Bool("drain")) },
+			Action: a.pipelineStop,
 		},
 		&cli.Command{
 			Name: "drain", Usage: "stop for good: open windows fire too, before the last epoch", ArgsUsage: "PIPELINE",
 			Description: "What is not read yet stays unread. If the pipeline is started again, that is late for the windows\n" +
 				"that have fired; `unisink pipeline rewind` to a restore point before the drain opens them again.",
 			Flags:  []cli.Flag{noWaitFlag()},
-			Action: func(c *cli.Context) error { return a.pipelineStop(c, true) },
+			Action: a.pipelineDrain,
 		},
 		&cli.Command{
 			Name: "resume", Usage: "let a halted scope go on, once its cause is gone", ArgsUsage: "PIPELINE[/SHARD]",
@@ -42,8 +42,8 @@ func (a *app) pipeline() *cli.Command {
 			Action: a.pipelineResume,
 		},
 		a.pipelineRewindCommand(),
-		a.pipelinePinCommand("pin", "keep a restore point until it is unpinned", false),
-		a.pipelinePinCommand("unpin", "let a pinned restore point go", true),
+		&cli.Command{Name: "pin", Usage: "keep a restore point until it is unpinned", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelinePin},
+		&cli.Command{Name: "unpin", Usage: "let a pinned restore point go", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelineUnpin},
 		&cli.Command{
 			Name: "lint", Usage: "find every mistake in a specification, and touch nothing else", ArgsUsage: "FILE",
 			Description: "Exit code 10 if there is a mistake.",
@@ -182,7 +182,12 @@ func (a *app) note(c *cli.Context, text string) {
 	}
 }
 
-func (a *app) pipelineStop(c *cli.Context, drain bool) error {
+func (a *app) pipelineStop(c *cli.Context) error { return a.end(c, c.Bool("drain")) }
+
+func (a *app) pipelineDrain(c *cli.Context) error { return a.end(c, true) }
+
+// end stops or drains a pipeline and waits until it has come to that.
+func (a *app) end(c *cli.Context, drain bool) error {
 	name, err := oneArg(c, "pipeline")
 	if err != nil {
 		return err

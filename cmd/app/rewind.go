@@ -254,31 +254,31 @@ func restorePointRows(scopes []*unisinkv1.ScopeStatus) [][]string {
 	return rows
 }
 
-func (a *app) pipelinePinCommand(name, usage string, unpin bool) *cli.Command {
-	return &cli.Command{
-		Name: name, Usage: usage, ArgsUsage: "PIPELINE[/SHARD] EPOCH",
-		Action: func(c *cli.Context) error {
-			if c.NArg() != 2 {
-				return usagef("name the pipeline and the restore point: `unisink pipeline %s orders 7.12`", name)
-			}
-			scope, err := parseScope(c.Args().Get(0))
-			if err != nil {
-				return err
-			}
-			epoch, err := parseEpoch(c.Args().Get(1))
-			if err != nil {
-				return err
-			}
-			return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
-				req := &unisinkv1.PinRequest{Meta: cl.NewMeta(), Scope: scope, RestorePoint: epoch, Unpin: unpin}
-				if _, err := cl.Pipelines().Pin(ctx, req); err != nil {
-					return err
-				}
-				out := map[string]any{"scope": scopeText(scope), "restore_point": epochText(epoch), "pinned": !unpin}
-				return a.show(c, out, func() [][]string {
-					return [][]string{{"SCOPE", "RESTORE POINT", "PINNED"}, {scopeText(scope), epochText(epoch), fmt.Sprint(!unpin)}}
-				})
-			})
-		},
+func (a *app) pipelinePin(c *cli.Context) error { return a.pin(c, "pin", false) }
+
+func (a *app) pipelineUnpin(c *cli.Context) error { return a.pin(c, "unpin", true) }
+
+// pin keeps a restore point, or lets it go.
+func (a *app) pin(c *cli.Context, verb string, unpin bool) error {
+	if c.NArg() != 2 {
+		return usagef("name the pipeline and the restore point: `unisink pipeline %s orders 7.12`", verb)
 	}
+	scope, err := parseScope(c.Args().Get(0))
+	if err != nil {
+		return err
+	}
+	epoch, err := parseEpoch(c.Args().Get(1))
+	if err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		req := &unisinkv1.PinRequest{Meta: cl.NewMeta(), Scope: scope, RestorePoint: epoch, Unpin: unpin}
+		if _, err := cl.Pipelines().Pin(ctx, req); err != nil {
+			return err
+		}
+		out := map[string]any{"scope": scopeText(scope), "restore_point": epochText(epoch), "pinned": !unpin}
+		return a.show(c, out, func() [][]string {
+			return [][]string{{"SCOPE", "RESTORE POINT", "PINNED"}, {scopeText(scope), epochText(epoch), fmt.Sprint(!unpin)}}
+		})
+	})
 }

@@ -57,7 +57,10 @@ func TestAScopeGoesBackToAKeptRestorePointAndNowhereElse(t *testing.T) {
 		why  string
 		want string
 	}{
-		{0, 0, "wrong rates", grpcerr.Invalid}, {1, 1, "", grpcerr.Invalid}, {1, 4, "wrong rates", grpcerr.NotFound}, {2, 1, "wrong rates", grpcerr.NotFound},
+		{0, 0, "wrong rates", grpcerr.Invalid},
+		{1, 1, "", grpcerr.Invalid},
+		{1, 4, "wrong rates", grpcerr.NotFound},
+		{2, 1, "wrong rates", grpcerr.NotFound},
 		{1, 1, "wrong rates", ""},
 	} {
 		if got := rewind(c.g, c.n, c.why); got != c.want {
