@@ -25,10 +25,12 @@ func rooms() []room {
 	// Assertions are allowed in the pure packages: they are standard library alone, and a
 	// replica that breaks a rule must stop where the rule is.
 	assert := "internal/invariant"
+	// So are the switches that show what a protection is for: nothing in a build that is used.
+	mutants := "internal/mutant"
 	return []room{
 		{path: "coordinator", may: []string{"proto", "internal"}},
-		{path: "coordinator/ledger", may: []string{assert}},
-		{path: "coordinator/round", may: []string{"coordinator/ledger", assert}},
+		{path: "coordinator/ledger", may: []string{assert, mutants}},
+		{path: "coordinator/round", may: []string{"coordinator/ledger", assert, mutants}},
 		{path: "coordinator/eventlog", may: []string{"coordinator/ledger", "internal"}},
 		{path: "coordinator/wire", may: []string{"coordinator/ledger", "coordinator/round", "proto", "internal/grpcerr"}},
 		{path: "coordinator/raftnode", may: around},
@@ -43,8 +45,8 @@ func rooms() []room {
 		{path: "processor", may: []string{"participant", "internal"}},
 		{path: "processor/link", may: []string{"participant", "processor", "proto", "internal"}},
 		{path: "processor/stream", may: nil},
-		{path: "processor/window", may: []string{"processor/stream", assert}},
-		{path: "processor/barrier", may: []string{"processor/stream", assert}},
+		{path: "processor/window", may: []string{"processor/stream", assert, mutants}},
+		{path: "processor/barrier", may: []string{"processor/stream", assert, mutants}},
 		// verify recomputes what the pipeline computed and must not share its bugs.
 		{path: "processor/verify", may: []string{"processor/stream", "internal"}},
 
@@ -63,6 +65,7 @@ func rooms() []room {
 		{path: "internal", own: 2, may: []string{"internal"}},
 		{path: "internal/invariant", may: nil},
 		{path: "internal/fault", may: nil},
+		{path: "internal/mutant", may: nil},
 		{path: "internal/obs", may: nil},
 	}
 }

@@ -51,6 +51,7 @@ func Rules() []Rule {
 		{"paths", CheckPaths},
 		{"failures", CheckFailures},
 		{"fault-points", CheckFaultPoints},
+		{"mutants", CheckMutants},
 	}
 }
 

@@ -69,6 +69,7 @@ func TestEveryRuleSeesItsSabotage(t *testing.T) {
 		"failures":    failureTrials(),
 
 		"fault-points": faultPointTrials(),
+		"mutants":      mutantTrials(),
 	}
 	for _, rule := range repolint.Rules() {
 		red := 0
@@ -285,6 +286,19 @@ func faultPointTrials() []trial {
 		{"gone", []string{list, "a/before\n"}, `no code has the fault point "a/before"`},
 		{"not to be listed", []string{"a/a.go", at("name")}, "named by a literal"},
 		{"tests make up their own", []string{"a/a_test.go", at(`"a/before"`)}, ""},
+	}
+}
+
+func mutantTrials() []trial {
+	const list = "internal/mutant/mutants.txt"
+	at := func(arg string) string {
+		return "// Package p is one.\npackage p\n\nvar off = mutant.On(" + arg + ")\n"
+	}
+	return []trial{
+		{"listed", []string{list, "# all\na/guard ./a TestGuard\n", "a/a.go", at(`"a/guard"`)}, ""},
+		{"not listed", []string{list, "# all\n", "a/a.go", at(`"a/guard"`)}, `"a/guard" is not in`},
+		{"gone", []string{list, "a/guard ./a TestGuard\n"}, `no code has the mutant "a/guard"`},
+		{"not to be listed", []string{"a/a.go", at("name")}, "named by a literal"},
 	}
 }
 

@@ -54,7 +54,7 @@ func pure() []string {
 	return []string{
 		"coordinator/ledger", "coordinator/round",
 		"processor/stream", "processor/window", "processor/barrier",
-		"internal/invariant", "internal/fault", "internal/obs", "internal/repolint",
+		"internal/invariant", "internal/fault", "internal/mutant", "internal/obs", "internal/repolint",
 	}
 }
 
