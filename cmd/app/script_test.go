@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
 			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
-			"example": example, "put": put,
+			"example": example, "put": put, "rmtopic": removeTopic,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
@@ -214,6 +214,11 @@ func makeTopic(ts *testscript.TestScript, _ bool, args []string) {
 			ts.Check(a.CreateTopic(ctx, topic, n, nil))
 		}
 	})
+}
+
+// rmtopic BROKER TOPIC: with all that was in it.
+func removeTopic(ts *testscript.TestScript, _ bool, args []string) {
+	withAdmin(ts, args[0], func(ctx context.Context, a *kafka.Admin) { ts.Check(a.DeleteTopic(ctx, args[1])) })
 }
 
 // produce BROKER TOPIC FROM TO: orders of ten customers by number, 100 to a second of event time.
