@@ -180,7 +180,8 @@ func drainAtEnd(ctx context.Context, rc RunContext, name string, p *processor.Pi
 		case err == nil:
 			n := p.Counters()
 			rc.Logger.InfoContext(ctx, "the source has ended; the pipeline is drained, then this process ends",
-				slog.Uint64("records", n.Records), slog.Uint64("late", n.Late), slog.Uint64("filtered", n.Filtered), slog.Uint64("skipped", n.Skipped))
+				slog.Uint64("records", n.Records), slog.Uint64("late", n.Late), slog.Uint64("filtered", n.Filtered),
+				slog.Uint64("skipped", n.Skipped), slog.Uint64("dead_letters", n.DeadLettered))
 			return
 		case ctx.Err() == nil && err.Error() != told:
 			told = err.Error()
