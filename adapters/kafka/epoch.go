@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -17,12 +18,11 @@ const EpochHeader = "unisink-epoch"
 // NoEpochHeader as a sink's EpochHeader leaves the header out.
 const NoEpochHeader = "-"
 
-// EpochOf reads the epoch of a record from its headers; false if it carries none that can be read.
-func EpochOf(r *stream.Record) (generation, n uint64, ok bool) { return epochIn(r, EpochHeader) }
-
-func epochIn(r *stream.Record, name string) (generation, n uint64, ok bool) {
-	for _, h := range r.Headers {
-		if h.Key != name {
+// EpochOf reads the epoch of a record from its headers; false if it carries none that can be read. Of
+// several the last counts: the sink puts its own behind what the record brought along.
+func EpochOf(r *stream.Record) (generation, n uint64, ok bool) {
+	for _, h := range slices.Backward(r.Headers) {
+		if h.Key != EpochHeader {
 			continue
 		}
 		g, e, found := strings.Cut(string(h.Value), ".")

@@ -62,6 +62,16 @@ func TestRecordsCarryTheirEpochOnce(t *testing.T) {
 	}
 }
 
+// Who wrote before another sink is not the epoch that the record was committed in.
+func TestOfSeveralEpochsTheSinksOwnCounts(t *testing.T) {
+	r := &stream.Record{Headers: []stream.Header{
+		{Key: EpochHeader, Value: []byte("3.4")}, {Key: EpochHeader, Value: []byte("7.12")}, {Key: "trace", Value: []byte("t")},
+	}}
+	if g, n, ok := EpochOf(r); !ok || g != 7 || n != 12 {
+		t.Errorf("got %d.%d, %v", g, n, ok)
+	}
+}
+
 func ExampleEpochOf() {
 	r := &stream.Record{Headers: []stream.Header{{Key: EpochHeader, Value: []byte("7.12")}}}
 	generation, n, ok := EpochOf(r)

@@ -126,8 +126,8 @@ func (c *Columns) Name() string {
 // Init makes acc the accumulator of no records.
 func (a *Composite[C]) Init(acc *C) { a.fresh(acc) }
 
-// Add folds a record into all aggregates, or into none.
-func (a *Composite[C]) Add(acc *C, r *Row) error {
+// Check says what Add would, and changes nothing: sliding windows ask each window before they add to any.
+func (a *Composite[C]) Check(acc *C, r *Row) error {
 	cells := a.cells(acc)
 	for i, col := range a.columns {
 		if v := &r.Args[i]; !v.Absent() {
@@ -136,6 +136,15 @@ func (a *Composite[C]) Add(acc *C, r *Row) error {
 			}
 		}
 	}
+	return nil
+}
+
+// Add folds a record into all aggregates, or into none.
+func (a *Composite[C]) Add(acc *C, r *Row) error {
+	if err := a.Check(acc, r); err != nil {
+		return err
+	}
+	cells := a.cells(acc)
 	for i, col := range a.columns {
 		if v := &r.Args[i]; !v.Absent() {
 			if err := col.add(&cells[i], r, v); err != nil {

@@ -60,6 +60,15 @@ func (r *rig) add(acc *CellsN, at int64, v expr.Value) error {
 	return r.Add(acc, &Row{At: at, Args: r.args})
 }
 
+// check asks as sliding windows do, through the interface that they look for.
+func (r *rig) check(acc *CellsN, v expr.Value) error {
+	for i := range r.args {
+		r.args[i] = v
+	}
+	var c aggregate.Checker[Row, CellsN] = r.Composite
+	return c.Check(acc, &Row{Args: r.args})
+}
+
 func (r *rig) show(t testing.TB, acc *CellsN) string {
 	t.Helper()
 	if err := r.Values(acc, r.frame, 0); err != nil {
@@ -103,7 +112,14 @@ func TestAnAccumulatorComesBackFromASnapshot(t *testing.T) {
 		for i := range n {
 			v := randomNumber(rnd)
 			before := r.Encode(nil, &plain)
+			asked := r.check(&plain, v)
+			if !bytes.Equal(before, r.Encode(nil, &plain)) {
+				t.Fatalf("to be asked for %s has left a trace", v.Describe())
+			}
 			err := r.add(&plain, int64(i), v)
+			if (asked == nil) != (err == nil) {
+				t.Fatalf("%s: asked %v, added %v", v.Describe(), asked, err)
+			}
 			if err != nil && !bytes.Equal(before, r.Encode(nil, &plain)) {
 				t.Fatalf("%s was refused (%v) and has left a trace", v.Describe(), err)
 			}
