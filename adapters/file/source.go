@@ -41,15 +41,18 @@ type SourceConfig struct {
 }
 
 // Source reads a directory of JSON lines. One goroutine uses it at a time. A file is a split; a
-// position is the number of bytes read of it. Files must not change once they are complete.
+// position is the number of bytes read of it. A file must be whole when it appears, and not change after:
+// one that is seen to is an error, and is never read half.
 type Source struct {
 	c     SourceConfig
 	at    layout
 	order []string         // names of the files known, in order
 	next  map[string]int64 // bytes read, per file
 	ended map[string]bool  // files whose end was told
-	cur   *reading
-	batch stream.Batch
+	// looked counts the looks back at files that were read.
+	looked int
+	cur    *reading
+	batch  stream.Batch
 }
 
 type reading struct {
@@ -114,7 +117,7 @@ func (s *Source) Open(_ context.Context, from []stream.Position) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	s.order, s.next, s.ended = nil, map[string]int64{}, map[string]bool{}
+	s.order, s.next, s.ended, s.looked = nil, map[string]int64{}, map[string]bool{}, 0
 	if err := s.discover(); err != nil {
 		return err
 	}
@@ -133,6 +136,11 @@ func (s *Source) Open(_ context.Context, from []stream.Position) error {
 		}
 		if info.Size() < p.Offset {
 			return fmt.Errorf("%s was read up to byte %d and has %d now; it was cut or replaced: %w", name, p.Offset, info.Size(), participant.ErrMisconfigured)
+		}
+		if info.Size() > p.Offset {
+			if err := s.between(name, p.Offset); err != nil {
+				return err
+			}
 		}
 		s.next[name] = p.Offset
 	}
@@ -240,6 +248,9 @@ func (s *Source) openNext(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	if !s.c.Follow {
+		if err := s.lookBack(len(s.order)); err != nil {
+			return false, err
+		}
 		return false, io.EOF
 	}
 	t := time.NewTimer(s.c.PollEvery)
@@ -248,7 +259,7 @@ func (s *Source) openNext(ctx context.Context) (bool, error) {
 	case <-ctx.Done():
 		return false, ctx.Err()
 	case <-t.C:
-		return false, s.discover()
+		return false, errors.Join(s.discover(), s.lookBack(looksPerPoll))
 	}
 }
 
