@@ -28,7 +28,7 @@ func TestExplore(t *testing.T) {
 	covered = coverage{}
 	for _, b := range cases() {
 		t.Run(b.name, func(t *testing.T) {
-			s := explore(&b, unguarded{})
+			s := explore(&b, switchedOff())
 			how := "all of them"
 			if s.cut {
 				how = "cut there"
@@ -37,7 +37,7 @@ func TestExplore(t *testing.T) {
 			if s.found != "" {
 				t.Fatalf("%s\nafter: %s", s.found, s.trail)
 			}
-			if s := wander(&b, unguarded{}, min(deeper(20, 200, 20000), 20000), 80); s.found != "" {
+			if s := wander(&b, switchedOff(), min(deeper(20, 200, 20000), 20000), 80); s.found != "" {
 				t.Fatalf("%s\nafter: %s", s.found, s.trail)
 			}
 		})

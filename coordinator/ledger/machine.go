@@ -80,6 +80,7 @@ func New() *Machine {
 		txns:      map[TxnID]*txn{},
 		doubtful:  map[TxnID]*txn{},
 		refs:      map[string]int{},
+		unguarded: switchedOff(),
 	}
 	m.sealHead()
 	return m

@@ -123,7 +123,7 @@ func TestExploreRounds(t *testing.T) {
 	for _, c := range smallCases() {
 		t.Run(c.name, func(t *testing.T) {
 			c.most = most
-			r := explore(c, guards{})
+			r := explore(c, switchedOff())
 			t.Logf("%d states, %d transitions, %d ends, whole: %v; %v", r.states, r.transitions, r.ends, r.whole, r.moves)
 			if r.err != nil {
 				t.Fatal(r.err)

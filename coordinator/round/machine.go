@@ -90,6 +90,7 @@ func New(c Config, now Time) *Machine {
 		newest:      c.Final,
 		barrierAt:   now,
 		decidedAt:   now,
+		off:         switchedOff(),
 	}
 	if c.FinalDecided {
 		m.finalAt = c.Final

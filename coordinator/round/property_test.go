@@ -28,7 +28,7 @@ func seeded(seed uint64) randomly { return randomly{rand.New(rand.NewPCG(seed, 0
 // faults stop, the next epochs are decided, or the last one is decided and proven.
 func TestRound_KeepsItsPromisesUnderFaults(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		if w := run(rapidly{t}, guards{}, rapid.IntRange(0, 150).Draw(t, "steps")); w.err != nil {
+		if w := run(rapidly{t}, switchedOff(), rapid.IntRange(0, 150).Draw(t, "steps")); w.err != nil {
 			t.Fatal(w.err)
 		}
 	})
@@ -48,7 +48,7 @@ func TestRound_ManySeeds(t *testing.T) {
 	}
 	reached := map[string]int{}
 	for seed := range seeds {
-		w := run(seeded(seed), guards{}, 400)
+		w := run(seeded(seed), switchedOff(), 400)
 		if w.err != nil {
 			t.Fatalf("seed %d: %v", seed, w.err)
 		}

@@ -53,7 +53,7 @@ func TestScenario(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := play(string(want), guards{})
+			got, err := play(string(want), switchedOff())
 			if err != nil {
 				t.Fatal(err)
 			}

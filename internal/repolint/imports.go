@@ -59,6 +59,8 @@ func rooms() []room {
 		{path: "tests/jepsen-style", may: []string{"participant", "proto"}},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
 		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport"}},
+		// The mutation gate builds checks and runs them; of the code it knows the list of mutants alone.
+		{path: "tests/jepsen-style/mutants", may: []string{"internal/mutant", "internal/child"}},
 		{path: "tests", own: 2, may: everything},
 
 		{path: "proto", may: nil},
