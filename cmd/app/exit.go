@@ -55,7 +55,7 @@ var reasonCodes = map[string]Code{
 	grpcerr.Halted: CodeHuman, grpcerr.Invalid: CodeUsage,
 	grpcerr.MemberAlive: CodeRefused, grpcerr.Fenced: CodeRefused, grpcerr.Closed: CodeRefused, grpcerr.ChangedSpecification: CodeRefused, grpcerr.ChangedResource: CodeRefused,
 	grpcerr.Stale: CodeRefused, grpcerr.Busy: CodeRefused, grpcerr.NotDesired: CodeRefused, grpcerr.Backoff: CodeRefused,
-	grpcerr.LeaseLost: CodeRefused, grpcerr.Slow: CodeRefused,
+	grpcerr.LeaseLost: CodeRefused, grpcerr.Slow: CodeRefused, grpcerr.RateLimited: CodeRefused,
 	grpcerr.TooOld: CodeRefused, grpcerr.TooNew: CodeRefused, grpcerr.Contradicts: CodeRefused, grpcerr.Unsupported: CodeRefused,
 }
 

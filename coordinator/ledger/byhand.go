@@ -5,22 +5,30 @@ import (
 	"slices"
 )
 
-// unknown refuses a hand-run id without a record, unless it may get one: its time must lie at the
+// admit refuses a hand-run id without a record, unless it may get one: its time must lie at the
 // floor or above, where no record has ever been dropped, and not far in the future, where it would
 // hold the floor's promise up (P10).
-func (m *Machine) unknown(s *step, c *Command, id TxnID) (at int64, ok bool) {
+func (m *Machine) admit(s *step, id TxnID, now int64) (at int64, ok bool) {
 	at, ok = id.Time()
 	switch {
 	case !ok:
 		s.refuse(Invalid, "%q is no id of a transaction run by hand; one is a UUIDv7 in lower case", id)
 	case at < m.floor && !m.unguarded.floorCheck:
 		s.refuse(TooOld, "transaction %s is older than what the ledger remembers; whether it was committed shows in its resources only", id)
-	case at > c.At+MaxAhead && !m.unguarded.aheadCheck:
-		s.refuse(TooNew, "the id of transaction %s lies %d ms ahead of the coordinator: check the client's clock", id, at-c.At)
+	case at > now+MaxAhead && !m.unguarded.aheadCheck:
+		s.refuse(TooNew, "the id of transaction %s lies %d ms ahead of the coordinator: check the client's clock", id, at-now)
 	default:
 		return at, true
 	}
 	return 0, false
+}
+
+// Admits tells what a command about a hand-run id without a record would be refused for if it were
+// applied at now, Unix milliseconds.
+func (m *Machine) Admits(id TxnID, now int64) Result {
+	var s step
+	m.admit(&s, id, now)
+	return s.Result
 }
 
 // checkHand wants distinct resource names and, with handles, handles that can be finished.
@@ -72,7 +80,7 @@ func (m *Machine) announce(s *step, c *Command, b Announce) {
 		}
 		return
 	}
-	at, ok := m.unknown(s, c, b.Txn)
+	at, ok := m.admit(s, b.Txn, c.At)
 	if !ok {
 		return
 	}
@@ -99,7 +107,7 @@ func (m *Machine) commit(s *step, c *Command, b Commit) {
 	t := m.txns[b.Txn]
 	switch {
 	case t == nil:
-		at, ok := m.unknown(s, c, b.Txn)
+		at, ok := m.admit(s, b.Txn, c.At)
 		if !ok {
 			return
 		}
@@ -145,7 +153,7 @@ func (m *Machine) presumeAbort(s *step, c *Command, b PresumeAbort) {
 	t := m.txns[b.Txn]
 	switch {
 	case t == nil:
-		at, ok := m.unknown(s, c, b.Txn)
+		at, ok := m.admit(s, b.Txn, c.At)
 		if !ok {
 			return
 		}

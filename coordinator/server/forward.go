@@ -64,7 +64,7 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if err != nil {
 		return nil, err
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, hopHeader, st.ID)
+	ctx = metadata.AppendToOutgoingContext(ctx, hopHeader, st.ID, callerHeader, peerName(ctx))
 	if err := conn.Invoke(ctx, info.FullMethod, req, resp); err != nil {
 		return nil, err // the leader's status, as it is
 	}

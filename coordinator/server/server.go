@@ -122,6 +122,7 @@ type Server struct {
 	http    *http.Server
 	health  *health.Server
 	forward *forwarder
+	asked   *quota // questions about unknown transactions
 }
 
 // New builds the services; nothing listens before Run.
@@ -129,7 +130,7 @@ func New(c Config) *Server {
 	if c.HandTimeout <= 0 {
 		c.HandTimeout = time.Minute
 	}
-	s := &Server{c: c, health: health.NewServer()}
+	s := &Server{c: c, health: health.NewServer(), asked: newQuota(questionsPerSecond, questionsAtOnce)}
 	creds := insecure.NewCredentials()
 	if c.ForwardTLS != nil {
 		creds = credentials.NewTLS(c.ForwardTLS)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -45,6 +46,7 @@ func (t *transactions) Commit(ctx context.Context, req *unisinkv1.CommitRequest)
 }
 
 // Outcome asks; an unknown transaction is aborted by the question, a known one answers as it stands.
+// Each question that aborts writes, so a caller may ask only so many; what is known costs nothing.
 func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeRequest) (*unisinkv1.OutcomeResponse, error) {
 	// Read through the log: what is answered may lead to a rollback.
 	if err := t.s.c.Node.Barrier(ctx); err != nil {
@@ -56,6 +58,13 @@ func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeReques
 	t.s.c.Node.View(func(m *ledger.Machine) { rec, known = m.Txn(id) })
 	if known {
 		return &unisinkv1.OutcomeResponse{Outcome: wire.FromOutcome(rec.Outcome)}, nil
+	}
+	if bad := t.s.inadmissible(id); bad != nil {
+		return nil, bad
+	}
+	if wait, ok := t.s.asked.take(t.s.caller(ctx), time.Now()); !ok {
+		return nil, grpcerr.NewRateLimited(fmt.Sprintf("transaction %s is unknown, and %d questions a second about unknown ones are answered to one caller, since each aborts one for good; ask again in %s",
+			id, questionsPerSecond, wait.Round(time.Millisecond)), wait)
 	}
 	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: id, Why: "unknown when its outcome was asked for"})
 	if err != nil {
@@ -84,7 +93,19 @@ func (t *transactions) Resolve(ctx context.Context, req *unisinkv1.ResolveReques
 	return &unisinkv1.ResolveResponse{}, nil
 }
 
-// GetTransaction shows one transaction, an epoch's or one run by hand.
+// inadmissible is the refusal of an unknown id that can have no record: it is malformed, older than
+// the floor or from the future. It looks at this node's clock; what counts is the entry's.
+func (s *Server) inadmissible(id ledger.TxnID) (refused error) {
+	s.c.Node.View(func(m *ledger.Machine) {
+		if r := m.Admits(id, time.Now().UnixMilli()); !r.OK() {
+			refused = wire.Refusal(r)
+		}
+	})
+	return refused
+}
+
+// GetTransaction shows one transaction, an epoch's or one run by hand. Of an id that is unknown it
+// tells whether it could still be committed: not one that is too old or too new.
 func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTransactionRequest) (*unisinkv1.GetTransactionResponse, error) {
 	id := ledger.TxnID(req.GetTxn())
 	var out *unisinkv1.Transaction
@@ -99,6 +120,11 @@ func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTrans
 			out = handTransaction(x)
 		}
 	})
+	if _, byHand := id.Time(); out == nil && byHand {
+		if bad := t.s.inadmissible(id); bad != nil {
+			return nil, bad
+		}
+	}
 	if out == nil {
 		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, "transaction "+req.GetTxn()+" is not in the ledger; it may be retired, or never decided", nil)
 	}

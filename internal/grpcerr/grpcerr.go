@@ -1,9 +1,12 @@
 package grpcerr
 
 import (
+	"time"
+
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 )
 
 // Domain stands in every ErrorInfo of ours.
@@ -49,6 +52,8 @@ const (
 	LeaseLost = "LEASE_LOST"
 	// Slow: the member did not read its orders; attach again.
 	Slow = "SLOW"
+	// RateLimited: the caller asks more than it may; nothing was done. RetryAfter says when to ask again.
+	RateLimited = "RATE_LIMITED"
 	// Unsupported: the group's feature level does not allow it.
 	Unsupported = "UNSUPPORTED"
 )
@@ -78,6 +83,31 @@ func New(code codes.Code, reason, msg string, meta map[string]string) error {
 		return status.Error(code, msg)
 	}
 	return st.Err()
+}
+
+// NewRateLimited is New for a caller that asks too much, with the wait after which it is its turn.
+func NewRateLimited(msg string, wait time.Duration) error {
+	st, err := status.New(codes.ResourceExhausted, msg).WithDetails(
+		&errdetails.ErrorInfo{Reason: RateLimited, Domain: Domain}, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
+	if err != nil { // only for a detail that does not encode
+		return status.Error(codes.ResourceExhausted, msg)
+	}
+	return st.Err()
+}
+
+// RetryAfter returns how long the sender of an error asks its caller to wait; false when it does
+// not say.
+func RetryAfter(err error) (time.Duration, bool) {
+	st, ok := status.FromError(err)
+	if !ok || err == nil {
+		return 0, false
+	}
+	for _, d := range st.Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok && info.GetRetryDelay().IsValid() {
+			return max(0, info.GetRetryDelay().AsDuration()), true
+		}
+	}
+	return 0, false
 }
 
 // Reason returns the reason and the facts of an error that New made, here or on the other

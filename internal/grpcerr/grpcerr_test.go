@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -28,6 +29,19 @@ func TestReasonOfForeignErrorsIsEmpty(t *testing.T) {
 	for _, e := range []error{nil, errors.New("x"), status.Error(codes.Unavailable, "gone")} {
 		if reason, meta := grpcerr.Reason(e); reason != "" || meta != nil {
 			t.Fatalf("Reason(%v) = %q, %v", e, reason, meta)
+		}
+	}
+}
+
+func TestACallerThatAsksTooMuchIsToldWhenItIsItsTurn(t *testing.T) {
+	err := fmt.Errorf("ask: %w", grpcerr.NewRateLimited("wait", 1500*time.Millisecond))
+	reason, _ := grpcerr.Reason(err)
+	if wait, told := grpcerr.RetryAfter(err); !told || wait != 1500*time.Millisecond || reason != grpcerr.RateLimited || status.Code(err) != codes.ResourceExhausted {
+		t.Fatalf("%v: wait %s (told %t), reason %q, code %s", err, wait, told, reason, status.Code(err))
+	}
+	for _, e := range []error{nil, errors.New("x"), status.Error(codes.ResourceExhausted, "full")} {
+		if wait, told := grpcerr.RetryAfter(e); told {
+			t.Errorf("RetryAfter(%v) = %s", e, wait)
 		}
 	}
 }
