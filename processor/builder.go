@@ -102,8 +102,9 @@ func (s *Stream[T]) Key(key func(dst []byte, rec *T) []byte) *Stream[T] {
 }
 
 // SkipBad counts records that cannot be decoded, mapped or aggregated as skipped. Without it such a
-// record ends the generation with an error that names its place. A record that is skipped does not move
-// the watermark.
+// record ends the generation with an error that names its place, and halts the scope: it would be met
+// again after every restart. An error that wraps participant.ErrRetry is none of the record: it is never
+// skipped, and the generation is restored. A record that is skipped does not move the watermark.
 func (s *Stream[T]) SkipBad() *Stream[T] {
 	n := s.step("skip bad")
 	n.onBad.skip = true

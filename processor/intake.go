@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -56,12 +57,13 @@ func (i *intake[T]) read(in *stream.Record) (verdict, error) {
 }
 
 // bad sees to a record that could not be taken and has left everything as it was: err ends the generation,
-// or the record is skipped, or becomes a dead letter.
+// or the record is skipped, or becomes a dead letter. What may pass is never skipped.
 func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *outbox) error {
 	var bad *badRecord
 	switch {
 	case !errors.As(err, &bad):
 		return err
+	case errors.Is(err, participant.ErrRetry): // the record is not judged yet
 	case i.dead >= 0:
 		i.count.DeadLettered++
 		bury(in, err, out.next(i.dead))
@@ -70,7 +72,28 @@ func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *
 		i.count.Skipped++
 		return nil
 	}
-	return fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, err)
+	return lasting(fmt.Errorf("record of topic %q, partition %d, offset %d: %w", in.Topic, in.Partition, in.Offset, err),
+		"correct the pipeline, or let it skip bad records or send them to dead letters")
+}
+
+// lastingError is one that the same records would meet again and again.
+type lastingError struct {
+	err  error
+	cure string
+}
+
+func (e *lastingError) Error() string { return e.err.Error() + "; " + e.cure }
+
+func (e *lastingError) Unwrap() []error { return []error{participant.ErrMisconfigured, e.err} }
+
+// lasting gives an error of what the pipeline's own functions make of a record or a result its class: they are
+// deterministic, so the scope halts at once and waits for a person, and is not restarted in vain. Who wraps
+// participant.ErrRetry says that it may pass.
+func lasting(err error, cure string) error {
+	if errors.Is(err, participant.ErrRetry) {
+		return err
+	}
+	return &lastingError{err, cure}
 }
 
 // maxReason is how long the reason of a dead letter may be, bytes: it must not make the record too large.

@@ -120,7 +120,8 @@ func (o *windowing[T, A]) emit(ctx context.Context, key []byte, acc *A, update b
 	for i := range o.sinks {
 		to := out.next(i)
 		if err := o.sinks[i].encode(r, to); err != nil {
-			return fmt.Errorf("encode key %q of window %d for sink %q: %w", key, r.Window.Start, o.sinks[i].name, err)
+			return lasting(fmt.Errorf("encode key %q of window %d for sink %q: %w", key, r.Window.Start, o.sinks[i].name, err),
+				"write its output so that it cannot fail")
 		}
 		to.EventTime = r.Window.End - 1
 		if err := out.full(ctx, i); err != nil {

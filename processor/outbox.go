@@ -2,7 +2,6 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/unisink/unisink/participant"
@@ -26,9 +25,6 @@ type box struct {
 
 // outBatch is how many results go to a sink at once.
 const outBatch = 512
-
-// errOutbox marks errors of sinks, which skipping bad records must not hide.
-var errOutbox = errors.New("sink")
 
 func newOutbox(sinks []namedSink) *outbox {
 	o := &outbox{boxes: make([]box, len(sinks)), writers: make([]Writer, len(sinks))}
@@ -85,17 +81,17 @@ func (o *outbox) write(ctx context.Context, sink int) error {
 	if o.writers[sink] == nil {
 		b, err := o.branch(ctx, o.names[sink])
 		if err != nil {
-			return fmt.Errorf("%w %q: %w", errOutbox, o.names[sink], err)
+			return fmt.Errorf("sink %q: %w", o.names[sink], err)
 		}
 		w, ok := b.(Writer)
 		if !ok {
-			return fmt.Errorf("%w %q: %w: %w", errOutbox, o.names[sink], participant.ErrBug, errNoWriter)
+			return fmt.Errorf("sink %q: %w: %w", o.names[sink], participant.ErrBug, errNoWriter)
 		}
 		o.writers[sink] = w
 	}
 	b := &o.boxes[sink]
 	if err := o.writers[sink].Write(ctx, b.records[:b.n]); err != nil {
-		return fmt.Errorf("%w %q: %w", errOutbox, o.names[sink], err)
+		return fmt.Errorf("sink %q: %w", o.names[sink], err)
 	}
 	b.n = 0
 	return nil

@@ -194,6 +194,51 @@ func TestABadRecordIsNamedByItsPlace(t *testing.T) {
 	}
 }
 
+// What the pipeline's own functions refuse they refuse after every restart too: a person is called at once,
+// and not after ten of them (P24). Who says that it may pass is believed, and then nothing is skipped.
+func TestWhatTheSameRecordsWouldMeetAgainHaltsTheScope(t *testing.T) {
+	broken, passing := errors.New("broken"), fmt.Errorf("no connection: %w", participant.ErrRetry)
+	for name, c := range map[string]struct {
+		shape            func(s *Stream[reading], r *rig) *Stream[reading]
+		ofRecord, result error
+		halts            bool
+		want             string
+	}{
+		"P24/a record":                         {ofRecord: broken, halts: true, want: `record of topic "in", partition 0, offset 0: map: broken; correct the pipeline, or let it skip bad records or send them to dead letters`},
+		"P24/a result":                         {result: broken, halts: true, want: `encode key "a" of window 0 for sink "one": broken; write its output so that it cannot fail`},
+		"a record that may pass":               {ofRecord: passing, want: `record of topic "in", partition 0, offset 0: map: no connection: temporary`},
+		"a result that may pass":               {result: passing, want: `encode key "a" of window 0 for sink "one": no connection: temporary`},
+		"skipped, a record that may pass":      {ofRecord: passing, shape: func(s *Stream[reading], _ *rig) *Stream[reading] { return s.SkipBad() }, want: "record of topic"},
+		"dead letters, a record that may pass": {ofRecord: passing, shape: func(s *Stream[reading], r *rig) *Stream[reading] { return s.DeadLetters("two", r.sinks["two"]) }, want: "record of topic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := processortest.NewSource("in", "0")
+			r := newRig(t, src, func(r *rig) *Pipeline {
+				s := From("in", src, decodeReading()).EventTime(at)
+				if c.shape != nil {
+					s = c.shape(s, r)
+				}
+				same := Map(s, func(in, out *reading) error { *out = *in; return c.ofRecord }).Key(byKey)
+				p, err := Tumbling(same, time.Second, aggregate.Sum(value)).
+					To("one", r.sinks["one"], func(*Result[int64], *stream.Record) error { return c.result }).Pipeline("test")
+				r.must(err)
+				return p
+			}, "one", "two")
+			r.restart()
+			src.Append("0", record("1", "a", 100, 1), record("2", "a", 2000, 1))
+			b, err := src.Poll(r.ctx)
+			r.must(err)
+			err = r.task.loop.batch(r.ctx, b, 0)
+			if err == nil || !strings.HasPrefix(err.Error(), c.want) || errors.Is(err, participant.ErrMisconfigured) != c.halts {
+				t.Errorf("got %v (halts: %v), want %q (%v)", err, errors.Is(err, participant.ErrMisconfigured), c.want, c.halts)
+			}
+			if n := r.task.loop.op.counts(); n.Skipped+n.DeadLettered > 0 {
+				t.Errorf("counters %+v", n)
+			}
+		})
+	}
+}
+
 func TestASumThatOverflowsIsAnErrorOrSkipped(t *testing.T) {
 	for _, skip := range []bool{false, true} {
 		src := processortest.NewSource("in", "0")

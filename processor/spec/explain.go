@@ -177,7 +177,7 @@ func (x *explainer) fates() {
 	case OnErrorDeadLetter:
 		x.row("bad", "to sink %s as they came, with the reason in a header, counted", d.DeadLetter.Value)
 	case OnErrorFail:
-		x.row("bad", "end the generation: the pipeline stops there until it is changed")
+		x.row("bad", "halt the pipeline: it stops there until it is changed")
 	}
 }
 
