@@ -86,6 +86,28 @@ func TestARecordIsLateWhenItsSessionIsOver(t *testing.T) {
 	}
 }
 
+// Only the ends tell two sessions apart that began at the same time: a later one has grown back over one
+// that has fired. So it is in snapshots too, where the first is gone and the second stands in its place.
+func TestTwoSessionsOfAKeyMayBeginAtTheSameTime(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	r := newRig(t, src, talks(0), "one", "late")
+	r.restart()
+	src.Append("0", record("1", "a", 0, 1))
+	r.allOf()
+	r.epoch() // in a snapshot
+	src.Append("0", record("2", "b", 101, 2), record("3", "a", 150, 4))
+	r.allOf() // fires 0 to 100
+	src.Append("0", record("4", "a", 50, 8), record("5", "a", 0, 16))
+	r.allOf()
+	r.epoch()
+	r.restart()
+	src.Append("0", record("6", "c", 900, 32))
+	r.allOf()
+	r.epoch()
+	r.expect("one", "a=0 1 for 100ms", "b=101 2 for 100ms", "a=0 28 for 250ms")
+	r.expect("late")
+}
+
 func TestS1_ADrainFiresSessionsAndWhatFiredStaysFired(t *testing.T) {
 	src := processortest.NewSource("in", "0")
 	r := newRig(t, src, talks(0), "one", "late")

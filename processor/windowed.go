@@ -61,7 +61,8 @@ func Sliding[T, A any](s *Stream[T], size, every time.Duration, agg Aggregate[T,
 // Session aggregates records by key in sessions of event time: a record at t makes [t, t+gap), and what
 // overlaps or touches is one session. It fires when the watermark is past its end, since a record that is
 // on time may touch it until then. A record that is not on time, but by less than gap, may begin a session
-// beside one that has fired.
+// beside one that has fired, and that one may grow back over the other: a result is named by key, start and
+// end, not by key and start.
 func Session[T, A any](s *Stream[T], gap time.Duration, agg Aggregate[T, A]) *Windowed[T, A] {
 	return windowed(s, shape{kind: session, size: gap}, agg)
 }
