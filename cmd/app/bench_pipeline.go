@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"strings"
 	"time"
 
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/unisink/unisink/cmd/bench"
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -40,21 +42,48 @@ func (a *app) lab(c *cli.Context) (bench.LabConfig, error) {
 func (a *app) benchPipeline() *cli.Command {
 	return &cli.Command{
 		Name: "pipeline", Usage: "cost of a record and delay of its output, beside the same pipeline without transactions",
-		Description: "Two jobs on a real broker: pass-through, and a window that sums and counts by key. Records are 100\n" +
-			"bytes of JSON with 1,000 keys, 10,000 to a second of event time. Each pass measures every length of\n" +
-			"epochs once; the figures are medians over the passes, and every result is checked.",
+		Description: "Jobs on a real broker: pass-through; a window that sums and counts by key, in Go and written in YAML;\n" +
+			"and the same work as a loop by hand, with no guarantee. Records are 100 bytes of JSON with 1,000 keys,\n" +
+			"10,000 to a second of event time. Each pass measures every job at every length of epochs once; the\n" +
+			"figures are medians over the passes, beside their budgets, and every result is checked. What was\n" +
+			"measured is shown also if the run is cut off.",
 		Flags: append(labFlags(),
+			&cli.BoolFlag{Name: "short", Usage: "only what the cost of a record has a budget for: the window jobs at 1s and 0s, 3 passes, no delay, at most 150s"},
 			&cli.IntFlag{Name: "records", Value: 5_000_000, Usage: "`N` records of a pass"},
 			&cli.IntFlag{Name: "passes", Value: 5, Usage: "`N` passes, whose median counts"},
-			&cli.StringSliceFlag{Name: "job", Value: cli.NewStringSlice(bench.Jobs()...), Usage: "`JOB` to measure, pass-through or window"},
+			&cli.DurationFlag{Name: "within", Usage: "`TIME` after which nothing more is begun; 0s: no limit"},
+			&cli.StringSliceFlag{Name: "job", Value: cli.NewStringSlice(worker.Jobs()...), Usage: "`JOB` to measure: " + strings.Join(worker.Jobs(), ", ")},
 			&cli.StringSliceFlag{Name: "epoch", Value: cli.NewStringSlice("1s", "100ms", "20ms", "0s"), Usage: "`TIME` between barriers; 0s: without transactions"},
 			&cli.DurationFlag{Name: "latency", Value: 10 * time.Second, Usage: "`TIME` that the delay is watched in each pass, at --rate; 0s: not at all"},
 			&cli.IntFlag{Name: "rate", Value: 10_000, Usage: "records per second while the delay is watched"},
 			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "partitions of each topic"},
 			&cli.StringFlag{Name: "compression", Value: "none", Usage: "`CODEC` of input and output: none, gzip, snappy, lz4 or zstd"},
-			&cli.StringFlag{Name: "profiles", Usage: "`DIR` for a CPU profile of each measured process"},
+			profileFlag(),
 		),
 		Action: a.runBenchPipeline,
+	}
+}
+
+func profileFlag() cli.Flag {
+	return &cli.StringFlag{Name: "profile", Aliases: []string{"profiles"}, Usage: "`DIR` for profiles of each measured process, of its CPU and its memory, for `go tool pprof -top`"}
+}
+
+// short is the form of the measurement that is over in three minutes; what was asked for by a flag stays.
+func short(c *cli.Context, cfg *bench.PipelineConfig) {
+	if !c.IsSet("job") {
+		cfg.Jobs = []string{worker.Window, worker.YAML, worker.Loop}
+	}
+	if !c.IsSet("epoch") {
+		cfg.Epochs = []time.Duration{time.Second, 0}
+	}
+	if !c.IsSet("passes") {
+		cfg.Passes = 3
+	}
+	if !c.IsSet("latency") {
+		cfg.Latency = 0
+	}
+	if !c.IsSet("within") {
+		cfg.Within = 150 * time.Second
 	}
 }
 
@@ -68,8 +97,9 @@ func (a *app) runBenchPipeline(c *cli.Context) error {
 	}
 	cfg := bench.PipelineConfig{
 		Lab:      lab,
-		Settings: bench.Settings{Partitions: c.Int("partitions"), Compression: c.String("compression"), Profiles: c.String("profiles")},
+		Settings: bench.Settings{Partitions: c.Int("partitions"), Compression: c.String("compression"), Profiles: c.String("profile")},
 		Jobs:     c.StringSlice("job"), Records: c.Int("records"), Passes: c.Int("passes"), Latency: c.Duration("latency"), Rate: c.Int("rate"),
+		Within: c.Duration("within"),
 	}
 	for _, e := range c.StringSlice("epoch") {
 		d, err := time.ParseDuration(e)
@@ -78,47 +108,59 @@ func (a *app) runBenchPipeline(c *cli.Context) error {
 		}
 		cfg.Epochs = append(cfg.Epochs, d)
 	}
+	if c.Bool("short") {
+		short(c, &cfg)
+	}
 	if c.Bool("quick") {
 		cfg.Records, cfg.Passes, cfg.Latency = min(cfg.Records, 100_000), 1, min(cfg.Latency, time.Second)
 	}
-	if err := cfg.Validate(); err != nil {
+	if err := errors.Join(cfg.Validate(), makeProfiles(cfg.Settings.Profiles)); err != nil {
 		return withCode(CodeUsage, err)
 	}
-	if cfg.Settings.Profiles != "" {
-		if err := os.MkdirAll(cfg.Settings.Profiles, 0o755); err != nil {
-			return fmt.Errorf("make the directory of profiles: %w", err)
-		}
-	}
-	rows, err := bench.Pipeline(c.Context, cfg)
-	if err != nil {
+	out, err := bench.Pipeline(c.Context, cfg)
+	if len(out.Rows) == 0 && err != nil {
 		return err
 	}
-	out := struct {
-		Rows []bench.PipelineRow `json:"rows"`
-	}{rows}
-	return a.show(c, out, func() [][]string { return pipelineRows(rows) })
+	shown := a.show(c, out, func() [][]string { return pipelineRows(out.Rows) })
+	if out.CutOff != "" {
+		a.note(c, "Cut off: "+out.CutOff+".")
+	}
+	return errors.Join(err, shown)
 }
 
-// pipelineRows puts each row's cost beside that of its job without transactions.
-func pipelineRows(rows []bench.PipelineRow) [][]string {
-	plain := map[string]float64{}
-	for _, r := range rows {
-		if !r.Transactional {
-			plain[r.Job] = r.CPUPerMillion
-		}
+func makeProfiles(dir string) error {
+	if dir == "" {
+		return nil
 	}
-	table := [][]string{{"JOB", "EPOCH", "RECORDS/S", "CPU-S/MILLION", "TO PLAIN", "PEAK MIB", "VISIBLE P50 MS", "P99 MS", "PASSES"}}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the directory of profiles: %w", err)
+	}
+	return nil
+}
+
+// pipelineRows puts each row's cost beside that of its job without transactions, of the loop, and its budgets.
+func pipelineRows(rows []bench.PipelineRow) [][]string {
+	ratio := func(v float64) string {
+		if v == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.2f", v)
+	}
+	delay := func(v float64) string {
+		if v < 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.1f", v)
+	}
+	table := [][]string{{"JOB", "EPOCH", "RECORDS/S", "CPU-S/MILLION", "TO PLAIN", "TO LOOP", "PEAK MIB", "VISIBLE P50 MS", "P99 MS", "PASSES", "BUDGET"}}
 	for _, r := range rows {
-		epoch, ratio := "none", "-"
+		epoch := "none"
 		if r.Transactional {
 			epoch = (time.Duration(r.EpochMS) * time.Millisecond).String()
 		}
-		if p := plain[r.Job]; p > 0 {
-			ratio = fmt.Sprintf("%.2f", r.CPUPerMillion/p)
-		}
 		table = append(table, []string{
-			r.Job, epoch, fmt.Sprintf("%.0f", r.RecordsPerS), fmt.Sprintf("%.2f", r.CPUPerMillion), ratio, fmt.Sprintf("%.0f", r.PeakRSSMB),
-			fmt.Sprintf("%.1f", r.VisibleP50), fmt.Sprintf("%.1f", r.VisibleP99), fmt.Sprint(r.Passes),
+			r.Job, epoch, fmt.Sprintf("%.0f", r.RecordsPerS), fmt.Sprintf("%.2f", r.CPUPerMillion), ratio(r.ToPlain), ratio(r.ToLoop),
+			fmt.Sprintf("%.0f", r.PeakRSSMB), delay(r.VisibleP50), delay(r.VisibleP99), fmt.Sprint(r.Passes), bench.Verdict(r.Budgets),
 		})
 	}
 	return table
@@ -154,7 +196,7 @@ func (a *app) runBenchWorker(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	w, err := bench.NewWorker(bench.WorkerConfig{
+	w, err := worker.New(worker.Config{
 		Job: c.String("job"), Brokers: c.StringSlice("brokers"), From: c.String("from"), To: c.String("to"), Name: c.String("name"),
 		Bounded: c.Bool("bounded"), Compression: c.String("compression"), Logger: log,
 	})
@@ -174,7 +216,7 @@ func (a *app) runBenchWorker(c *cli.Context) (err error) {
 }
 
 // runTransactional runs the pipeline as `run` does, and drains it when its source has ended.
-func runTransactional(ctx context.Context, rc RunContext, w *bench.Worker, epoch time.Duration, bounded bool) error {
+func runTransactional(ctx context.Context, rc RunContext, w *worker.Worker, epoch time.Duration, bounded bool) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return RunPipeline(gctx, rc, w.Pipeline, epoch) })
 	if bounded {
@@ -196,12 +238,13 @@ func runTransactional(ctx context.Context, rc RunContext, w *bench.Worker, epoch
 	return g.Wait()
 }
 
-// profile writes a CPU profile until it is stopped; without a file it does nothing.
+// profile writes a profile of the CPU and one of the memory when it is stopped, to the files FILE.cpu and FILE.heap;
+// without a file it does nothing.
 func profile(file string) (stop func() error, err error) {
 	if file == "" {
 		return func() error { return nil }, nil
 	}
-	f, err := os.Create(file)
+	f, err := os.Create(file + ".cpu")
 	if err != nil {
 		return nil, fmt.Errorf("make the profile: %w", err)
 	}
@@ -210,6 +253,10 @@ func profile(file string) (stop func() error, err error) {
 	}
 	return func() error {
 		pprof.StopCPUProfile()
-		return f.Close()
+		heap, err := os.Create(file + ".heap")
+		if err != nil {
+			return errors.Join(fmt.Errorf("make the profile: %w", err), f.Close())
+		}
+		return errors.Join(f.Close(), pprof.WriteHeapProfile(heap), heap.Close())
 	}, nil
 }

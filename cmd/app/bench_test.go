@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/unisink/unisink/cmd/bench"
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/services/servicestest"
 )
 
@@ -27,20 +29,49 @@ func measured(t *testing.T, into any, args ...string) {
 }
 
 func TestBenchPipelineMeasuresWhatItHasChecked(t *testing.T) {
-	var got struct {
-		Rows []bench.PipelineRow `json:"rows"`
+	var got bench.PipelineResult
+	profiles := t.TempDir()
+	measured(t, &got, "bench", "pipeline", "--records", "30000", "--latency", "1s", "--epoch", "100ms", "--epoch", "0s", "--nodes", "1", "--profile", profiles)
+	want := []struct {
+		job           string
+		transactional bool
+		watched       bool
+	}{
+		{worker.Pass, true, true},
+		{worker.Pass, false, true},
+		{worker.Window, true, true},
+		{worker.Window, false, true},
+		{worker.YAML, true, false},
+		{worker.YAML, false, false},
+		{worker.Loop, false, false},
 	}
-	measured(t, &got, "bench", "pipeline", "--records", "30000", "--latency", "1s", "--epoch", "100ms", "--epoch", "0s", "--nodes", "1")
-	if len(got.Rows) != 4 {
-		t.Fatalf("%d rows, want two jobs with and without transactions", len(got.Rows))
+	if len(got.Rows) != len(want) || got.CutOff != "" {
+		t.Fatalf("%d rows, want %d; cut off: %q", len(got.Rows), len(want), got.CutOff)
 	}
 	for i, r := range got.Rows {
-		if r.Job != bench.Jobs()[i/2] || r.Transactional != (i%2 == 0) || r.Passes != 1 {
-			t.Errorf("row %d is %+v", i, r)
+		if w := want[i]; r.Job != w.job || r.Transactional != w.transactional || w.watched != (r.VisibleP50 > 0) || r.Passes != 1 {
+			t.Errorf("row %d is %+v, want %+v", i, r, w)
 		}
-		if r.RecordsPerS <= 0 || r.CPUPerMillion <= 0 || r.VisibleP50 <= 0 || r.VisibleP99 < r.VisibleP50 {
+		if r.RecordsPerS <= 0 || r.CPUPerMillion <= 0 || r.VisibleP99 < r.VisibleP50 {
 			t.Errorf("%+v lacks a figure", r)
 		}
+	}
+	for _, kind := range []string{"cpu", "heap"} {
+		files, err := filepath.Glob(filepath.Join(profiles, "window-yaml-100ms-*."+kind))
+		if err != nil || len(files) != 1 {
+			t.Errorf("%d profiles of the %s of YAML at 100ms (%v), want 1", len(files), kind, err)
+		}
+	}
+}
+
+func TestBenchPipelineShowsWhatItHasWhenTheTimeIsOver(t *testing.T) {
+	var got bench.PipelineResult
+	measured(t, &got, "bench", "pipeline", "--short", "--records", "1000", "--nodes", "1", "--within", "1ns", "--job", worker.Loop)
+	if len(got.Rows) != 0 {
+		t.Errorf("%d rows although nothing was begun", len(got.Rows))
+	}
+	if !strings.Contains(got.CutOff, "pass 1 of 1") {
+		t.Errorf("cut off: %q", got.CutOff)
 	}
 }
 

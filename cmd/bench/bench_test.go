@@ -3,23 +3,26 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/processor/stream"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestARecordIsJSONOf100BytesThatTheWorkerReads(t *testing.T) {
-	read := decoder()
+func TestARecordIsJSONOf100Bytes(t *testing.T) {
 	for _, n := range []int{0, 1, 999, 12_345_678, maxRecords - 1} {
 		value := appendRecord(nil, n, 1_760_000_000_123)
-		var doc map[string]any
+		var doc struct {
+			Key    string `json:"key"`
+			Amount int64  `json:"amount"`
+			At     int64  `json:"at"`
+		}
 		if err := json.Unmarshal(value, &doc); err != nil || len(value) != recordBytes {
 			t.Fatalf("%d bytes: %s: %v", len(value), value, err)
 		}
@@ -27,12 +30,8 @@ func TestARecordIsJSONOf100BytesThatTheWorkerReads(t *testing.T) {
 		if err != nil || id != n {
 			t.Errorf("record %d calls itself %d (%v)", n, id, err)
 		}
-		var r reading
-		if err := read(&stream.Record{Value: value}, &r); err != nil {
-			t.Fatal(err)
-		}
-		if want := fmt.Sprintf("k-%04d", keyOf(n)); string(r.key) != want || r.amount != amountOf(n) || r.at != 1_760_000_000_123 {
-			t.Errorf("record %d was read as %s %d %d", n, r.key, r.amount, r.at)
+		if want := fmt.Sprintf("k-%04d", keyOf(n)); doc.Key != want || doc.Amount != amountOf(n) || doc.At != 1_760_000_000_123 {
+			t.Errorf("record %d says %+v", n, doc)
 		}
 	}
 }
@@ -54,7 +53,7 @@ func TestTheCheckSeesWhatIsMissingDoubledOrWrong(t *testing.T) {
 				sum, count = sum+amountOf(i), count+1
 			}
 		}
-		return &stream.Record{Value: fmt.Appendf(nil, "k-%04d %d %d %d", key, first+window*1000, sum+change, count)}
+		return &stream.Record{Value: fmt.Appendf(nil, `{"key":"k-%04d","window_start":%d,"window_end":0,"sum":%d,"count":%d}`, key, first+window*1000, sum+change, count)}
 	}
 	s := newSums(n, first)
 	if err := s.take(result(5, 1, 0)); err != nil {
@@ -130,7 +129,7 @@ func TestAnEventIsOverWhenNewOutputIsVisibleAndEveryPartitionIsPassed(t *testing
 }
 
 func TestDelaysAreCountedBetweenWarmUpAndEnd(t *testing.T) {
-	s := newSightings(JobPass, time.Second, time.Second, 10)
+	s := newSightings(worker.Pass, time.Second, time.Second, 10)
 	now := time.Now()
 	for n, made := range []float64{0, 0.5, 1.2, 1.9, 2.4, 3.7} {
 		s.made(n, now.Add(time.Duration(made*float64(time.Second))))
@@ -148,29 +147,10 @@ func TestDelaysAreCountedBetweenWarmUpAndEnd(t *testing.T) {
 }
 
 func TestAWindowIsDueAtItsEnd(t *testing.T) {
-	s := newSightings(JobWindow, 0, time.Hour, 0)
-	due, err := s.due(&stream.Record{Value: []byte("k-0001 1760000001000 5 1")})
+	s := newSightings(worker.Window, 0, time.Hour, 0)
+	due, err := s.due(&stream.Record{Value: []byte(`{"key":"k-0001","window_start":1760000001000,"sum":5,"count":1}`)})
 	if err != nil || due.UnixMilli() != 1_760_000_002_000 {
 		t.Errorf("due at %v (%v)", due, err)
-	}
-}
-
-func TestMedianAndQuantile(t *testing.T) {
-	if m := median([]float64{3, 1, 2}); m != 2 {
-		t.Errorf("median %v", m)
-	}
-	if m := median([]float64{4, 1}); m != 2.5 {
-		t.Errorf("median of two %v", m)
-	}
-	if !math.IsNaN(median(nil)) || !math.IsNaN(quantile(nil, 0.5)) {
-		t.Error("nothing has a median")
-	}
-	v := make([]float64, 100)
-	for i := range v {
-		v[i] = float64(100 - i)
-	}
-	if q := quantile(v, 0.99); q != 100 {
-		t.Errorf("quantile %v", q)
 	}
 }
 
@@ -186,21 +166,5 @@ func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
-	}
-}
-
-func TestAPhaseHasAMedianAndASlowEnd(t *testing.T) {
-	values := make([]float64, 200)
-	for i := range values {
-		values[len(values)-1-i] = float64(i) // not sorted
-	}
-	if p50, p99 := middleAndEnd(values); p50 != 99.5 || p99 != 198 {
-		t.Errorf("of 0 to 199: %v and %v, want 99.5 and 198", p50, p99)
-	}
-	if values[0] != 199 {
-		t.Error("the values were sorted in place")
-	}
-	if p50, p99 := middleAndEnd(nil); p50 != 0 || p99 != 0 {
-		t.Errorf("of nothing: %v and %v", p50, p99)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -15,7 +16,7 @@ import (
 func check(ctx context.Context, admin *kafka.Admin, job, topic string, n int, first int64) error {
 	var take func(r *stream.Record) error
 	var whole func() error
-	if job == JobPass {
+	if job == worker.Pass {
 		seen := newOnce(n)
 		take = func(r *stream.Record) error {
 			id, err := idOf(r.Value)
@@ -67,6 +68,7 @@ func (o *once) whole() error {
 
 // sums are the windows as the input says.
 type sums struct {
+	read  *worker.ResultReader
 	first int64
 	want  []total // by window, then key
 	left  int     // not seen yet
@@ -78,7 +80,7 @@ type total struct {
 }
 
 func newSums(n int, first int64) *sums {
-	s := &sums{first: first, want: make([]total, (n+perSecond-1)/perSecond*keys)}
+	s := &sums{read: worker.NewResultReader(), first: first, want: make([]total, (n+perSecond-1)/perSecond*keys)}
 	for i := range n {
 		t := &s.want[i/perSecond*keys+keyOf(i)]
 		if t.count == 0 {
@@ -92,27 +94,20 @@ func newSums(n int, first int64) *sums {
 
 // take compares one result.
 func (s *sums) take(r *stream.Record) error {
-	f := bytes.Split(r.Value, []byte(" "))
-	if len(f) != 4 {
-		return fmt.Errorf("%q is no result of a window", r.Value)
+	got, err := s.read.Read(r.Value)
+	if err != nil {
+		return err
 	}
-	var v [3]int64
-	for i := range v {
-		var err error
-		if v[i], err = strconv.ParseInt(string(f[i+1]), 10, 64); err != nil {
-			return fmt.Errorf("%q is no result of a window: %w", r.Value, err)
-		}
-	}
-	key, err := strconv.Atoi(string(bytes.TrimPrefix(f[0], []byte("k-"))))
+	key, err := strconv.Atoi(string(bytes.TrimPrefix(got.Key, []byte("k-"))))
 	if err != nil || key >= keys {
 		return fmt.Errorf("%q is the result of no key", r.Value)
 	}
-	at := int(v[0]-s.first)/int(windowSize.Milliseconds())*keys + key
+	at := int(got.Start-s.first)/int(worker.WindowSize.Milliseconds())*keys + key
 	if at < 0 || at >= len(s.want) || s.want[at].count == 0 {
 		return fmt.Errorf("%q is the result of no record", r.Value)
 	}
 	t := &s.want[at]
-	if t.seen || t.sum != v[1] || t.count != v[2] {
+	if t.seen || t.sum != got.Sum || t.count != got.Count {
 		return fmt.Errorf("%q came out (seen before: %t), and the records say sum %d, count %d", r.Value, t.seen, t.sum, t.count)
 	}
 	t.seen = true

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/freeport"
 	"github.com/unisink/unisink/internal/services"
@@ -33,6 +34,13 @@ type LabConfig struct {
 	Dir string
 	// Progress is told what is going on, a line at a time.
 	Progress func(string)
+}
+
+func (c LabConfig) validate() error {
+	if c.Nodes != 1 && c.Nodes != 3 {
+		return fmt.Errorf("%d nodes: give 1 or 3", c.Nodes)
+	}
+	return nil
 }
 
 // lab is broker and coordinator group, each process its own.
@@ -242,7 +250,7 @@ func (l *lab) worker(t task, instance string) (*child.Process, error) {
 		args = append(args, "--bounded")
 	}
 	if t.Profiles != "" {
-		args = append(args, "--profile", filepath.Join(t.Profiles, t.Name+instance+".cpu"))
+		args = append(args, "--profile", filepath.Join(t.Profiles, t.Name+instance))
 	}
 	return l.crew.Start(child.Spec{Name: "the pipeline " + t.Name, Path: l.c.Exe, Args: args, Log: filepath.Join(l.dir, t.Name+instance+".log")})
 }
@@ -250,7 +258,7 @@ func (l *lab) worker(t task, instance string) (*child.Process, error) {
 func (l *lab) report(t task) string { return filepath.Join(l.dir, t.Name+".json") }
 
 // ended waits for a process that ends by itself, and reads its report.
-func (l *lab) ended(ctx context.Context, t task, p *child.Process) (Report, error) {
+func (l *lab) ended(ctx context.Context, t task, p *child.Process) (worker.Report, error) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for p.Alive() {
@@ -258,22 +266,22 @@ func (l *lab) ended(ctx context.Context, t task, p *child.Process) (Report, erro
 		case <-p.Done():
 		case <-tick.C:
 			if why := l.halted(ctx, t); why != "" {
-				return Report{}, errors.Join(fmt.Errorf("the pipeline %s is halted: %s", t.Name, why), p.Kill())
+				return worker.Report{}, errors.Join(fmt.Errorf("the pipeline %s is halted: %s", t.Name, why), p.Kill())
 			}
 		case <-ctx.Done():
-			return Report{}, errors.Join(context.Cause(ctx), p.Kill())
+			return worker.Report{}, errors.Join(context.Cause(ctx), p.Kill())
 		}
 	}
 	if err := p.Err(); err != nil {
-		return Report{}, fmt.Errorf("the pipeline %s failed: %w\n%s", t.Name, err, l.tail(t.Name))
+		return worker.Report{}, fmt.Errorf("the pipeline %s failed: %w\n%s", t.Name, err, l.tail(t.Name))
 	}
 	text, err := os.ReadFile(l.report(t))
 	if err != nil {
-		return Report{}, fmt.Errorf("the pipeline %s left no report: %w", t.Name, err)
+		return worker.Report{}, fmt.Errorf("the pipeline %s left no report: %w", t.Name, err)
 	}
-	var r Report
+	var r worker.Report
 	if err := json.Unmarshal(text, &r); err != nil {
-		return Report{}, fmt.Errorf("read the report of the pipeline %s: %w", t.Name, err)
+		return worker.Report{}, fmt.Errorf("read the report of the pipeline %s: %w", t.Name, err)
 	}
 	return r, nil
 }

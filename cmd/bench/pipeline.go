@@ -4,16 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/unisink/unisink/cmd/bench/stats"
+	"github.com/unisink/unisink/cmd/bench/worker"
 )
 
 // Settings of what is measured.
 type Settings struct {
 	Partitions  int    // of every topic
 	Compression string // of input and output; see kafka.Compression
-	// Profiles is a directory for a CPU profile of each measured process; empty: none.
+	// Profiles is a directory for profiles of each measured process, of its CPU and its memory; empty: none.
 	Profiles string
 }
 
@@ -22,13 +25,15 @@ type PipelineConfig struct {
 	Lab      LabConfig
 	Settings Settings
 	Jobs     []string
-	// Epochs between barriers; 0 is the same pipeline without transactions.
+	// Epochs between barriers; 0 is the same pipeline without transactions. The loop has no epochs.
 	Epochs  []time.Duration
 	Records int // of a pass
 	Passes  int
 	// Latency is how long a pass's own run at Rate records per second is watched; 0: not at all.
 	Latency time.Duration
 	Rate    int
+	// Within is the time after which nothing more is begun; 0: no such time.
+	Within time.Duration
 }
 
 // Validate reports every mistake at once.
@@ -37,15 +42,13 @@ func (c PipelineConfig) Validate() error {
 	if c.Records < 1 || c.Records > maxRecords {
 		errs = append(errs, fmt.Errorf("%d records: give 1 to %d", c.Records, maxRecords))
 	}
-	if c.Passes < 1 || c.Rate < 1 || c.Settings.Partitions < 1 {
-		errs = append(errs, errors.New("passes, rate and partitions must be 1 or more"))
+	if c.Passes < 1 || c.Rate < 1 || c.Settings.Partitions < 1 || c.Within < 0 {
+		errs = append(errs, errors.New("passes, rate and partitions must be 1 or more, and the time not negative"))
 	}
-	if c.Lab.Nodes != 1 && c.Lab.Nodes != 3 {
-		errs = append(errs, fmt.Errorf("%d nodes: give 1 or 3", c.Lab.Nodes))
-	}
+	errs = append(errs, c.Lab.validate())
 	for _, j := range c.Jobs {
-		if j != JobPass && j != JobWindow {
-			errs = append(errs, fmt.Errorf("no job %q; there is %v", j, Jobs()))
+		if !slices.Contains(worker.Jobs(), j) {
+			errs = append(errs, fmt.Errorf("no job %q; there is %v", j, worker.Jobs()))
 		}
 	}
 	for _, e := range c.Epochs {
@@ -53,28 +56,41 @@ func (c PipelineConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("an epoch of %s is too short; at least 20ms, or 0 for none", e))
 		}
 	}
-	if c.Latency != 0 && c.Latency < windowSize {
-		errs = append(errs, fmt.Errorf("%s to watch the delay are too short for a window of %s to end", c.Latency, windowSize))
+	if c.Latency != 0 && c.Latency < worker.WindowSize {
+		errs = append(errs, fmt.Errorf("%s to watch the delay are too short for a window of %s to end", c.Latency, worker.WindowSize))
 	}
-	if len(c.Jobs) == 0 || len(c.Epochs) == 0 {
+	if len(c.kinds()) == 0 {
 		errs = append(errs, errors.New("nothing is left to measure"))
 	}
 	return errors.Join(errs...)
 }
 
-// PipelineRow is what a job costs at one length of epochs: medians over the passes.
-type PipelineRow struct {
-	Job           string  `json:"job"`
-	EpochMS       int64   `json:"epoch_ms"` // 0: no epochs
-	Transactional bool    `json:"transactional"`
-	RecordsPerS   float64 `json:"records_per_s"`
-	CPUPerMillion float64 `json:"cpu_s_per_million"`
-	PeakRSSMB     float64 `json:"peak_rss_mb"` // MiB
-	// Visible: of a record, from when it was made until a reader of committed records has it; of a
-	// window, from its end. -1 if that was not measured.
-	VisibleP50 float64 `json:"visible_p50_ms"`
-	VisibleP99 float64 `json:"visible_p99_ms"`
-	Passes     int     `json:"passes"`
+// kind is a job at a length of epochs.
+type kind struct {
+	job   string
+	epoch time.Duration
+}
+
+func (k kind) String() string {
+	if k.epoch == 0 {
+		return k.job + "-plain"
+	}
+	return fmt.Sprintf("%s-%dms", k.job, k.epoch.Milliseconds())
+}
+
+// kinds are what each pass measures.
+func (c PipelineConfig) kinds() []kind {
+	var out []kind
+	for _, job := range c.Jobs {
+		if job == worker.Loop {
+			out = append(out, kind{job, 0})
+			continue
+		}
+		for _, epoch := range c.Epochs {
+			out = append(out, kind{job, epoch})
+		}
+	}
+	return out
 }
 
 // figures are those of each pass.
@@ -82,13 +98,22 @@ type figures struct {
 	perS, cpu, rss, p50, p99 []float64
 }
 
-// Pipeline measures every job at every length of epochs, pass by pass, so that all meet the same noise.
-func Pipeline(ctx context.Context, c PipelineConfig) (rows []PipelineRow, err error) {
+// PipelineResult is what was measured.
+type PipelineResult struct {
+	Rows []PipelineRow `json:"rows"`
+	// CutOff says why there is less than was asked for.
+	CutOff string `json:"cut_off,omitempty"`
+}
+
+// Pipeline measures every job at every length of epochs, pass by pass, so that all meet the same noise. With an error
+// comes what was measured before it.
+func Pipeline(ctx context.Context, c PipelineConfig) (PipelineResult, error) {
 	if err := c.Validate(); err != nil {
-		return nil, err
+		return PipelineResult{}, err
 	}
-	err = inLab(ctx, c.Lab, func(l *lab) error {
-		m := &measurement{lab: l, c: c, got: map[string]*figures{}}
+	m := &measurement{c: c, got: map[kind]*figures{}, began: time.Now()}
+	err := inLab(ctx, c.Lab, func(l *lab) error {
+		m.lab = l
 		if err := m.input(ctx); err != nil {
 			return err
 		}
@@ -97,17 +122,23 @@ func Pipeline(ctx context.Context, c PipelineConfig) (rows []PipelineRow, err er
 				return err
 			}
 		}
-		rows = m.rows()
 		return l.admin.DeleteTopic(ctx, m.inputTopic())
 	})
-	return rows, err
+	out := PipelineResult{Rows: m.rows(), CutOff: m.cut}
+	if err != nil {
+		out.CutOff = "it ended with an error"
+	}
+	return out, err
 }
 
 type measurement struct {
 	lab *lab
 	c   PipelineConfig
-	got map[string]*figures // by kind
-	at  func(n int) int64   // event times of the input
+	got map[kind]*figures
+	at  func(n int) int64 // event times of the input
+
+	began time.Time
+	cut   string // why the rest is left out; empty: it is not
 }
 
 // inputTopic is read by every pass.
@@ -128,43 +159,54 @@ func (m *measurement) input(ctx context.Context) error {
 	return fill(ctx, w, m.c.Records, m.at)
 }
 
-// kind names a job at a length of epochs.
-func kind(job string, epoch time.Duration) string {
-	if epoch == 0 {
-		return job + "-plain"
-	}
-	return fmt.Sprintf("%s-%dms", job, epoch.Milliseconds())
-}
-
-// pass measures each kind once.
+// pass measures each kind once, beginning with another one each time.
 func (m *measurement) pass(ctx context.Context, pass int) error {
-	for _, job := range m.c.Jobs {
-		for i := range m.c.Epochs {
-			epoch := m.c.Epochs[(i+pass)%len(m.c.Epochs)] // none is always the first
-			f := m.got[kind(job, epoch)]
-			if f == nil {
-				f = &figures{}
-				m.got[kind(job, epoch)] = f
-			}
-			t := task{
-				Name: m.lab.name(fmt.Sprintf("%s-t%d", kind(job, epoch), pass+1)), Job: job, From: m.inputTopic(), Epoch: epoch, Bounded: true, Settings: m.c.Settings,
-			}
-			if err := m.throughput(ctx, t, f); err != nil {
-				return err
-			}
-			m.lab.say("pass %d of %d, %s: %.0f records/s, %.2f CPU-s per million, %.0f MiB", pass+1, m.c.Passes, kind(job, epoch),
-				last(f.perS), last(f.cpu), last(f.rss))
-			if m.c.Latency == 0 {
-				continue
-			}
-			t.Name, t.Bounded = m.lab.name(fmt.Sprintf("%s-l%d", kind(job, epoch), pass+1)), false
-			t.From = t.Name + "-in"
-			if err := m.latency(ctx, t, f); err != nil {
-				return err
-			}
-			m.lab.say("pass %d of %d, %s: visible after %.1f ms (p50), %.1f ms (p99)", pass+1, m.c.Passes, kind(job, epoch), last(f.p50), last(f.p99))
+	kinds := m.c.kinds()
+	for i := range kinds {
+		if m.over(pass) {
+			return nil
+		}
+		if err := m.one(ctx, pass, kinds[(i+pass)%len(kinds)]); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// over reports whether the time is up. What was begun is finished.
+func (m *measurement) over(pass int) bool {
+	if m.cut == "" && m.c.Within > 0 && time.Since(m.began) > m.c.Within {
+		m.cut = fmt.Sprintf("%s were over in pass %d of %d", m.c.Within, pass+1, m.c.Passes)
+		m.lab.say("%s; nothing more is begun", m.cut)
+	}
+	return m.cut != ""
+}
+
+// one measures one kind in one pass.
+func (m *measurement) one(ctx context.Context, pass int, k kind) error {
+	f := m.got[k]
+	if f == nil {
+		f = &figures{}
+		m.got[k] = f
+	}
+	t := task{
+		Name: m.lab.name(fmt.Sprintf("%s-t%d", k, pass+1)), Job: k.job, From: m.inputTopic(), Epoch: k.epoch, Bounded: true, Settings: m.c.Settings,
+	}
+	if err := m.throughput(ctx, t, f); err != nil {
+		return err
+	}
+	m.lab.say("%4.0f s, pass %d of %d, %s: %.0f records/s, %.2f CPU-s per million, %.0f MiB", time.Since(m.began).Seconds(), pass+1, m.c.Passes, k,
+		last(f.perS), last(f.cpu), last(f.rss))
+	if m.c.Latency == 0 || k.job == worker.Loop || k.job == worker.YAML { // what is seen of YAML is seen of the window
+		return nil
+	}
+	t.Name, t.Bounded = m.lab.name(fmt.Sprintf("%s-l%d", k, pass+1)), false
+	t.From = t.Name + "-in"
+	if err := m.latency(ctx, t, f); err != nil {
+		return err
+	}
+	m.lab.say("%4.0f s, pass %d of %d, %s: visible after %.1f ms (p50), %.1f ms (p99)", time.Since(m.began).Seconds(), pass+1, m.c.Passes, k,
+		last(f.p50), last(f.p99))
 	return nil
 }
 
@@ -218,7 +260,7 @@ func (m *measurement) latency(ctx context.Context, t task, f *figures) (err erro
 	if err != nil {
 		return errors.Join(err, p.Kill())
 	}
-	f.p50, f.p99 = append(f.p50, quantile(delays, 0.5)), append(f.p99, quantile(delays, 0.99))
+	f.p50, f.p99 = append(f.p50, stats.Quantile(delays, 0.5)), append(f.p99, stats.Quantile(delays, 0.99))
 	if err := m.lab.stop(ctx, t, p); err != nil {
 		return errors.Join(err, p.Kill())
 	}
@@ -259,29 +301,4 @@ func (m *measurement) observe(ctx context.Context, t task) ([]float64, error) {
 	stopWatching()
 	both.Wait()
 	return see.delays, errors.Join(err, watched, dripped)
-}
-
-// rows are the medians.
-func (m *measurement) rows() []PipelineRow {
-	var out []PipelineRow
-	for _, job := range m.c.Jobs {
-		for _, epoch := range m.c.Epochs {
-			f := m.got[kind(job, epoch)]
-			r := PipelineRow{
-				Job: job, EpochMS: epoch.Milliseconds(), Transactional: epoch != 0, Passes: m.c.Passes,
-				RecordsPerS: math.Round(median(f.perS)), CPUPerMillion: rounded(median(f.cpu), 3), PeakRSSMB: rounded(median(f.rss), 1),
-				VisibleP50: -1, VisibleP99: -1,
-			}
-			if len(f.p50) > 0 {
-				r.VisibleP50, r.VisibleP99 = rounded(median(f.p50), 1), rounded(median(f.p99), 1)
-			}
-			out = append(out, r)
-		}
-	}
-	return out
-}
-
-func rounded(v float64, digits int) float64 {
-	scale := math.Pow10(digits)
-	return math.Round(v*scale) / scale
 }

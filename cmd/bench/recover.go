@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/stats"
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -47,9 +49,7 @@ func (c RecoverConfig) Validate() error {
 	if c.Repeats < 1 || c.Rate < 1 || c.Settings.Partitions < 1 {
 		errs = append(errs, errors.New("repeats, rate and partitions must be 1 or more"))
 	}
-	if c.Lab.Nodes != 1 && c.Lab.Nodes != 3 {
-		errs = append(errs, fmt.Errorf("%d nodes: give 1 or 3", c.Lab.Nodes))
-	}
+	errs = append(errs, c.Lab.validate())
 	if c.Epoch < 20*time.Millisecond {
 		errs = append(errs, fmt.Errorf("an epoch of %s is too short; at least 20ms", c.Epoch))
 	}
@@ -89,7 +89,7 @@ func Recover(ctx context.Context, c RecoverConfig) (rows []RecoverRow, err error
 	err = inLab(ctx, c.Lab, func(l *lab) error {
 		r := &recovery{
 			lab: l, c: c, eye: newEye(c.Settings.Partitions), visible: map[string][]float64{}, unblocked: map[string][]float64{},
-			task: task{Name: l.name("recover"), Job: JobPass, From: l.name("recover-in"), Epoch: c.Epoch, Settings: c.Settings},
+			task: task{Name: l.name("recover"), Job: worker.Pass, From: l.name("recover-in"), Epoch: c.Epoch, Settings: c.Settings},
 		}
 		if err := r.run(ctx); err != nil {
 			return err
@@ -287,8 +287,8 @@ func (r *recovery) rows() []RecoverRow {
 		v, u := r.visible[e], r.unblocked[e]
 		out = append(out, RecoverRow{
 			Event: e, EpochMS: r.c.Epoch.Milliseconds(), Repeats: len(v),
-			VisibleMedian: rounded(median(v), 2), VisibleMax: rounded(slices.Max(v), 2),
-			UnblockedMedian: rounded(median(u), 2), UnblockedMax: rounded(slices.Max(u), 2),
+			VisibleMedian: stats.Rounded(stats.Median(v), 2), VisibleMax: stats.Rounded(slices.Max(v), 2),
+			UnblockedMedian: stats.Rounded(stats.Median(u), 2), UnblockedMax: stats.Rounded(slices.Max(u), 2),
 		})
 	}
 	return out

@@ -1,12 +1,11 @@
 package bench
 
 import (
-	"bytes"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -19,6 +18,7 @@ type sightings struct {
 	job      string
 	warm     time.Duration // after the first sighting
 	duration time.Duration // that is counted after it
+	read     *worker.ResultReader
 	done     chan struct{} // closed when enough was seen, or nothing more will come
 
 	mu     sync.Mutex // guards what follows
@@ -29,7 +29,7 @@ type sightings struct {
 }
 
 func newSightings(job string, warm, duration time.Duration, room int) *sightings {
-	return &sightings{job: job, warm: warm, duration: duration, done: make(chan struct{}), at: make([]time.Time, 0, room)}
+	return &sightings{job: job, read: worker.NewResultReader(), warm: warm, duration: duration, done: make(chan struct{}), at: make([]time.Time, 0, room)}
 }
 
 // made notes that record n was made.
@@ -78,7 +78,7 @@ func (s *sightings) take(r *stream.Record, now time.Time) error {
 
 // due is when the output could have been visible at the earliest: when its record was made, or when its window was over.
 func (s *sightings) due(r *stream.Record) (time.Time, error) {
-	if s.job == JobPass {
+	if s.job == worker.Pass {
 		id, err := idOf(r.Value)
 		if err != nil {
 			return time.Time{}, err
@@ -88,13 +88,9 @@ func (s *sightings) due(r *stream.Record) (time.Time, error) {
 		}
 		return s.at[id], nil
 	}
-	f := bytes.Split(r.Value, []byte(" "))
-	if len(f) != 4 {
-		return time.Time{}, fmt.Errorf("%q is no result of a window", r.Value)
-	}
-	start, err := strconv.ParseInt(string(f[1]), 10, 64)
+	got, err := s.read.Read(r.Value)
 	if err != nil {
-		return time.Time{}, fmt.Errorf("%q is no result of a window: %w", r.Value, err)
+		return time.Time{}, err
 	}
-	return time.UnixMilli(start).Add(windowSize), nil
+	return time.UnixMilli(got.Start).Add(worker.WindowSize), nil
 }

@@ -1,8 +1,9 @@
-package bench
+package worker
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/stats"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -33,7 +35,7 @@ func (s *clockedSource) Poll(ctx context.Context) (*stream.Batch, error) {
 	}
 	b, err := s.Source.Poll(ctx)
 	if err == nil && b != nil && len(b.Records) > 0 {
-		age := milliseconds(time.Since(time.UnixMilli(b.Records[0].Time)))
+		age := stats.Milliseconds(time.Since(time.UnixMilli(b.Records[0].Time)))
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.ages) < keptPhases {
@@ -50,6 +52,9 @@ func (s *clockedSource) seen() []float64 {
 	return slices.Clone(s.ages)
 }
 
+// Close ends the connections of source and sink, which a process that ends may leave to the system.
+func (w *Worker) Close() error { return errors.Join(w.source.Close(), w.sink.Close()) }
+
 // Report is what the measured process says when it has ended well.
 type Report struct {
 	// FirstPoll and Ended are Unix nanoseconds: the source is asked, and everything is visible.
@@ -63,20 +68,24 @@ type Report struct {
 
 // WriteReport writes the report of a run that has just ended.
 func (w *Worker) WriteReport(file string) error {
-	text, err := json.Marshal(Report{
-		FirstPoll: w.source.first.Load(), Ended: time.Now().UnixNano(), Records: w.Pipeline.Counters().Records, PeakRSS: peakRSS(),
+	r := Report{
+		FirstPoll: w.source.first.Load(), Ended: time.Now().UnixNano(), Records: w.taken, PeakRSS: PeakRSS(os.Getpid()),
 		Phases: w.sink.phases(w.source.seen()),
-	})
+	}
+	if w.Pipeline != nil {
+		r.Records = w.Pipeline.Counters().Records
+	}
+	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
 	}
 	return os.WriteFile(file, text, 0o600)
 }
 
-// peakRSS asks the process itself: what wait4 says of a child counts what its parent had resident when
-// it was started.
-func peakRSS() int64 {
-	status, err := os.ReadFile("/proc/self/status")
+// PeakRSS is the most bytes that a living process had resident; 0 where the system does not tell. What wait4 says of
+// a child would count what its parent had resident when it was started.
+func PeakRSS(pid int) int64 {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0 // a system that has none
 	}
@@ -107,7 +116,7 @@ func (w *Worker) AwaitEnd(ctx context.Context) error {
 	return nil
 }
 
-// RunPlain runs the pipeline without coordinator, epochs and transactions, its results going to a plain
+// RunPlain runs the job without coordinator, epochs and transactions, its results going to a plain
 // producer, until its source ends or ctx does, neither of which is an error.
 func (w *Worker) RunPlain(ctx context.Context) (err error) {
 	out, err := kafka.NewPlainWriter(w.cfg.sink(), -1)
@@ -117,6 +126,9 @@ func (w *Worker) RunPlain(ctx context.Context) (err error) {
 	defer out.Close()
 	// What was read is written out, also after the signal to end.
 	work := context.WithoutCancel(ctx)
+	if w.Pipeline == nil {
+		return errors.Join(w.runLoop(ctx, out), out.Flush(work))
+	}
 	t := w.Pipeline.Task(0, w.cfg.Logger)
 	if err := t.Restore(work, participant.Restore{Generation: 1, Fresh: true}); err != nil {
 		return err

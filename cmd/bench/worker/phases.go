@@ -1,13 +1,13 @@
-package bench
+package worker
 
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/stats"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -79,8 +79,8 @@ func (s *clockedSink) Commit(ctx context.Context, h participant.Handle) (partici
 	defer s.mu.Unlock()
 	at, ours := s.prepared[h.Name]
 	if err == nil && ours && len(s.commit) < keptPhases {
-		s.decide = append(s.decide, milliseconds(began.Sub(at)))
-		s.commit = append(s.commit, milliseconds(time.Since(began)))
+		s.decide = append(s.decide, stats.Milliseconds(began.Sub(at)))
+		s.commit = append(s.commit, stats.Milliseconds(time.Since(began)))
 		delete(s.prepared, h.Name)
 	}
 	return p, err
@@ -91,24 +91,13 @@ func (s *clockedSink) phases(ages []float64) (p Phases) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p.Epochs = len(s.commit)
-	p.Age, p.Slow.Age = middleAndEnd(ages)
-	p.Cadence, p.Slow.Cadence = middleAndEnd(s.cadence)
-	p.Prepare, p.Slow.Prepare = middleAndEnd(s.prepare)
-	p.Decide, p.Slow.Decide = middleAndEnd(s.decide)
-	p.Commit, p.Slow.Commit = middleAndEnd(s.commit)
+	p.Age, p.Slow.Age = stats.MiddleAndEnd(ages)
+	p.Cadence, p.Slow.Cadence = stats.MiddleAndEnd(s.cadence)
+	p.Prepare, p.Slow.Prepare = stats.MiddleAndEnd(s.prepare)
+	p.Decide, p.Slow.Decide = stats.MiddleAndEnd(s.decide)
+	p.Commit, p.Slow.Commit = stats.MiddleAndEnd(s.commit)
 	return p
 }
-
-// middleAndEnd are the median and the 99th percentile; zero of none.
-func middleAndEnd(values []float64) (p50, p99 float64) {
-	if len(values) == 0 {
-		return 0, 0
-	}
-	values = slices.Clone(values)
-	return rounded(median(values), 2), rounded(quantile(values, 0.99), 2)
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
 // clockedBranch notes when it is prepared.
 type clockedBranch struct {
@@ -125,10 +114,10 @@ func (b *clockedBranch) Prepare(ctx context.Context) (participant.Vote, error) {
 	defer s.mu.Unlock()
 	if err == nil && v.Kind == participant.Yes && len(s.prepare) < keptPhases {
 		if !s.last.IsZero() {
-			s.cadence = append(s.cadence, milliseconds(began.Sub(s.last)))
+			s.cadence = append(s.cadence, stats.Milliseconds(began.Sub(s.last)))
 		}
 		s.last = began
-		s.prepare = append(s.prepare, milliseconds(time.Since(began)))
+		s.prepare = append(s.prepare, stats.Milliseconds(time.Since(began)))
 		s.prepared[v.Handle.Name] = time.Now()
 	}
 	return v, err
