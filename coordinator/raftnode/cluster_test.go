@@ -294,6 +294,23 @@ func TestAnEmptiedNodeNeverFormsAClusterOfItsOwn(t *testing.T) {
 	})
 }
 
+// TestNewNodesFormNoGroupUnasked: three of them, up for an hour, wait to be told.
+func TestNewNodesFormNoGroupUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{t: t, net: NewMemoryNet(), running: map[string]*runningNode{}}
+		defer c.stopAll()
+		for _, id := range nodeIDs {
+			c.start(id)
+		}
+		time.Sleep(time.Hour) // virtual
+		for id, r := range c.running {
+			if s := r.Status(); s.Bootstrapped || s.Term != 0 || s.LastIndex != 0 {
+				t.Errorf("%s is %+v", id, s)
+			}
+		}
+	})
+}
+
 func TestBootstrapChecksWhatItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t, net: NewMemoryNet(), running: map[string]*runningNode{}}
@@ -398,7 +415,7 @@ func TestTheFirstStorageErrorEndsTheNode(t *testing.T) {
 		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrUnknown) {
 			t.Errorf("the proposal whose write failed got %v", err)
 		}
-		if err := <-old.ended; !errors.Is(err, ErrStorage) || !errors.Is(err, errDisk) {
+		if err := old.end(t); !errors.Is(err, ErrStorage) || !errors.Is(err, errDisk) {
 			t.Errorf("the node ended with %v", err)
 		}
 		if _, err := old.Propose(t.Context(), cmd); !errors.Is(err, ErrNotLeader) {
@@ -419,10 +436,12 @@ func TestAHungDiskEndsTheNodeAndAnotherLeads(t *testing.T) {
 		old := c.leader()
 		logs[old.config.NodeID].hang.Store(&thaw)
 		began := time.Now()
-		if _, err := old.Propose(t.Context(), c.commit()); !errors.Is(err, ErrUnknown) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if _, err := old.Propose(ctx, c.commit()); !errors.Is(err, ErrUnknown) {
 			t.Errorf("the proposal behind the hung write got %v", err)
 		}
-		if err := <-old.ended; !errors.Is(err, ErrDiskHung) {
+		if err := old.end(t); !errors.Is(err, ErrDiskHung) {
 			t.Errorf("the node ended with %v", err)
 		}
 		if took := time.Since(began); took < 3*time.Second || took > 8*time.Second {

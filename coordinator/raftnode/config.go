@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 )
 
@@ -116,7 +117,7 @@ func (c Config) Validate() error {
 	if c.ElectionTimeout < c.HeartbeatTimeout {
 		bad("the election timeout %s is below the heartbeat timeout %s", c.ElectionTimeout, c.HeartbeatTimeout)
 	}
-	if c.TrailingLogs < minTrailingLogs {
+	if c.TrailingLogs < minTrailingLogs && !mutant.On("raft/trailing-logs") {
 		bad("trailing logs %d are too few; keep at least %d", c.TrailingLogs, minTrailingLogs)
 	}
 	if c.SnapshotInterval < 5*time.Millisecond {
@@ -219,6 +220,7 @@ func (c Config) raftConfig() *raft.Config {
 	if c.Seams.TrailingLogs != 0 {
 		rc.TrailingLogs = c.Seams.TrailingLogs
 	}
+	rc.PreVoteDisabled = mutant.On("raft/pre-vote")
 	rc.NoLegacyTelemetry = true
 	rc.Logger = raftLogger(c.Logger)
 	return rc

@@ -127,7 +127,7 @@ func TestALogTakenAwayFromARunningNodeEndsIt(t *testing.T) {
 					t.Errorf("it ended with %v", err)
 				}
 				r.ended <- nil
-			case <-time.After(30 * time.Second):
+			case <-time.After(10 * time.Second):
 				t.Error("the node went on")
 			}
 		})

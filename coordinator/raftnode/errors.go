@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // What a proposal, a barrier or a bootstrap can answer instead of a result.
@@ -64,7 +66,8 @@ func proposed(err error) error {
 		return nil
 	case errors.Is(err, raft.ErrNotLeader),
 		errors.Is(err, raft.ErrEnqueueTimeout),
-		errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		errors.Is(err, raft.ErrLeadershipTransferInProgress),
+		mutant.On("raft/unknown-outcome"):
 		return fmt.Errorf("%w: %w", ErrNotLeader, err)
 	default: // leadership lost, shutdown, storage, aborted by restore, and whatever comes new
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -95,6 +95,18 @@ func (c *cluster) start(id string) *runningNode {
 	return r
 }
 
+// end returns what Run returned, of a node that ends by itself.
+func (r *runningNode) end(t *testing.T) error {
+	t.Helper()
+	select {
+	case err := <-r.ended:
+		return err
+	case <-time.After(time.Minute): // virtual
+		t.Fatal("the node went on")
+		return nil
+	}
+}
+
 // stop ends a node as a kill would: nothing is handed over. It returns what Run returned.
 func (c *cluster) stop(id string) error {
 	r := c.running[id]

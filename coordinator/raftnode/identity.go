@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 const identityFile = "identity.json"
@@ -34,7 +36,7 @@ func claim(dir, node, namespace string) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	if have.Node != node {
+	if have.Node != node && !mutant.On("raft/foreign-directory") {
 		return identity{}, fmt.Errorf("%w: %s belongs to node %q, and this is node %q; start it under its own id, or use another directory",
 			ErrForeignDataDir, dir, have.Node, node)
 	}
@@ -47,7 +49,7 @@ func claim(dir, node, namespace string) (identity, error) {
 
 // checkLog refuses a directory that belongs to a group and has no log.
 func (id identity) checkLog(dir string) error {
-	if id.Namespace == "" {
+	if id.Namespace == "" || mutant.On("raft/emptied-directory") {
 		return nil
 	}
 	path := filepath.Join(dir, logFile)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/invariant"
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 const (
@@ -82,7 +83,7 @@ func (n *Node) open() (err error) {
 	if err := n.store.whole(n.identity, snapshots); err != nil {
 		return err
 	}
-	if !n.config.Seams.TrustEmptied {
+	if !n.config.Seams.TrustEmptied && !mutant.On("raft/emptied-votes") {
 		if n.probation, err = begin(n.store, snapshots, n.config.Logger); err != nil {
 			return err
 		}
@@ -113,6 +114,10 @@ func (n *Node) open() (err error) {
 	if n.raft != nil {
 		self.Store(n.raft)
 		undo = append(undo, func() error { return n.raft.Shutdown().Error() })
+	}
+	if mutant.On("raft/explicit-bootstrap") && err == nil && len(servers(n.raft)) == 0 {
+		self := ledger.Node{ID: n.config.NodeID, RaftAddress: n.address}
+		err = n.raft.BootstrapCluster(configuration([]ledger.Node{self})).Error()
 	}
 	if cause := n.stop.opened(); cause != nil {
 		return cause
@@ -260,7 +265,7 @@ func (n *Node) Propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	if err != nil {
 		return ledger.Result{}, err
 	}
-	if len(command.bytes) > MaxCommandBytes {
+	if len(command.bytes) > MaxCommandBytes && !mutant.On("raft/command-bytes") {
 		return ledger.Result{}, fmt.Errorf("%w: %T has %d bytes, at most %d are possible", ErrTooLarge, c.Body, len(command.bytes), MaxCommandBytes)
 	}
 	if err := n.mayPropose(); err != nil {
@@ -275,6 +280,9 @@ func (n *Node) Propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 func (n *Node) Barrier(ctx context.Context) error {
 	if err := n.mayPropose(); err != nil {
 		return err
+	}
+	if mutant.On("raft/read-through-log") {
+		return proposed(n.raft.VerifyLeader().Error())
 	}
 	_, err := n.proposer.submit(ctx, encoded{}, true)
 	return err
@@ -416,6 +424,10 @@ func (n *Node) follow(ctx context.Context, leads bool) {
 	term := n.raft.CurrentTerm()
 	if !leads {
 		n.role.publish(n.config.Logger, Leadership{Term: term})
+		return
+	}
+	if mutant.On("raft/barrier-first") {
+		n.role.publish(n.config.Logger, Leadership{Leader: true, Term: term})
 		return
 	}
 	caughtUp := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // maxWaiting callers may wait for a place among the proposals in flight; more are turned away.
@@ -72,6 +73,18 @@ func newProposer(inFlight, window int, stop *failStop, apply func([]byte) raft.A
 
 func (p *proposal) weight() int64 { return p.command.weight() }
 
+// places is how many of the places in flight a proposal takes, and of how many bytes.
+func (p *proposal) places() (n, bytes int64) {
+	n, bytes = 1, p.weight()
+	if mutant.On("raft/in-flight-count") {
+		n = 0
+	}
+	if mutant.On("raft/in-flight-bytes") {
+		bytes = 0
+	}
+	return n, bytes
+}
+
 // submit proposes and waits for the answer. When ctx ends first the error says whether the
 // command can have been proposed: ErrOverloaded if not, ErrUnknown if so.
 func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (ledger.Result, error) {
@@ -86,6 +99,10 @@ func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (l
 	case <-ctx.Done():
 		if m.state.CompareAndSwap(queued, abandoned) {
 			return ledger.Result{}, fmt.Errorf("%w: not proposed in time: %w", ErrOverloaded, context.Cause(ctx))
+		}
+		if mutant.On("raft/own-deadline") {
+			out := <-m.done
+			return out.result, out.err
 		}
 		return ledger.Result{}, fmt.Errorf("%w: no answer in time: %w", ErrUnknown, context.Cause(ctx))
 	case <-p.closed:
@@ -105,20 +122,26 @@ func (p *proposer) admit(ctx context.Context, m *proposal) error {
 		return fmt.Errorf("%w: %d callers wait already", ErrOverloaded, maxWaiting)
 	}
 	defer p.waiting.Add(-1)
-	if err := p.slots.Acquire(ctx, 1); err != nil {
+	n, bytes := m.places()
+	if err := p.slots.Acquire(ctx, n); err != nil {
 		return fmt.Errorf("%w: no place became free: %w", ErrOverloaded, context.Cause(ctx))
 	}
-	if err := p.bytes.Acquire(ctx, m.weight()); err != nil {
-		p.slots.Release(1)
+	if err := p.bytes.Acquire(ctx, bytes); err != nil {
+		p.slots.Release(n)
 		return fmt.Errorf("%w: no place became free: %w", ErrOverloaded, context.Cause(ctx))
 	}
 	return nil
 }
 
 // release gives the places of answered or abandoned proposals back.
-func (p *proposer) release(n int, weight int64) {
+func (p *proposer) release(proposals ...*proposal) {
+	var places, weight int64
+	for _, m := range proposals {
+		n, bytes := m.places()
+		places, weight = places+n, weight+bytes
+	}
 	p.bytes.Release(weight)
-	p.slots.Release(int64(n))
+	p.slots.Release(places)
 }
 
 // run builds and sends entries, one after the other, until ctx ends.
@@ -159,7 +182,6 @@ type entry struct {
 	data      []byte
 	proposals []*proposal
 	commands  int
-	weight    int64
 }
 
 // gather puts first and whatever else has arrived into one entry, up to its size. It returns
@@ -174,7 +196,7 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 	p.lastAt = at
 	var left *proposal
 	for m := first; m != nil; {
-		if len(e.data) > 0 && len(e.data)+int(m.weight()) > entryBytes {
+		if len(e.data) > 0 && len(e.data)+int(m.weight()) > entryBytes && !mutant.On("raft/entry-bytes") {
 			left = m
 			break
 		}
@@ -184,9 +206,8 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 				e.commands++
 			}
 			e.proposals = append(e.proposals, m)
-			e.weight += m.weight()
 		} else {
-			p.release(1, m.weight())
+			p.release(m)
 		}
 		select {
 		case m = <-p.queue:
@@ -212,7 +233,7 @@ func (p *proposer) await(e *entry, future raft.ApplyFuture) {
 		}
 	}
 	<-p.window
-	p.release(len(e.proposals), e.weight)
+	p.release(e.proposals...)
 	err = proposed(err)
 	for _, m := range e.proposals {
 		out := outcome{err: err}
@@ -241,7 +262,7 @@ func (s *stuckTransfer) saw(err error, now time.Time, stop *failStop) {
 	case s.since.IsZero():
 		s.since = now
 	}
-	stuck := !s.since.IsZero() && now.Sub(s.since) > transferLimit
+	stuck := !mutant.On("raft/stuck-transfer") && !s.since.IsZero() && now.Sub(s.since) > transferLimit
 	s.mu.Unlock()
 	if stuck {
 		stop.report(fmt.Errorf("%w for %s", ErrStuckTransfer, transferLimit))

@@ -199,6 +199,34 @@ func TestAnEntryStaysSmallUnlessOneCommandIsLarge(t *testing.T) {
 	})
 }
 
+// TestProposalsInFlightAreBoundedInNumberAndBytes: nobody answers, so whatever is admitted stays.
+func TestProposalsInFlightAreBoundedInNumberAndBytes(t *testing.T) {
+	for name, c := range map[string]struct {
+		inFlight, bytes, want int
+	}{
+		"number": {inFlight: 7, bytes: 10, want: 7},
+		"bytes":  {inFlight: 512, bytes: MaxCommandBytes - 100, want: 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proposing(t, c.inFlight, func(t *testing.T, p *proposer, log *fakeLog) {
+				ctx, cancel := context.WithCancel(t.Context())
+				command := someCommand(t, strings.Repeat("x", c.bytes))
+				for range c.want {
+					ask(ctx, p, command, false)
+				}
+				if n := p.waiting.Load(); n != 0 {
+					t.Errorf("%d of %d wait for a place", n, c.want)
+				}
+				ask(ctx, p, command, false)
+				if n := p.waiting.Load(); n != 1 {
+					t.Errorf("one more than %d was let in flight", c.want)
+				}
+				cancel()
+			})
+		})
+	}
+}
+
 func TestACommandThatIsTooLargeOrNotTextIsNeverProposed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, c *cluster) {
 		l := c.leader()

@@ -15,6 +15,8 @@ import (
 	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 const (
@@ -102,6 +104,7 @@ func (s *store) whole(id identity, snapshots raft.SnapshotStore) error {
 		covered = kept[0].Index
 	}
 	switch {
+	case mutant.On("raft/emptied-directory"):
 	case last > 0 && first > covered+1:
 		return fmt.Errorf("%w: the log begins at %d and no snapshot covers what is before it; bring the snapshots back, or, if they are lost, "+
 			"remove the whole directory while the other nodes run, so that the node starts anew and catches up", ErrDataDirEmptied, first)
@@ -133,6 +136,7 @@ func watchable(bolt *raftboltdb.BoltStore, dir string) (*logDisk, error) {
 func (d *logDisk) still() error {
 	now, err := os.Stat(d.path)
 	switch {
+	case mutant.On("raft/log-taken-away"):
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: %s was removed while the node ran; whatever it is told from now on, a restart would not find", ErrDataDirEmptied, d.path)
 	case err != nil:
@@ -166,6 +170,9 @@ func (n *Node) look(ctx context.Context) {
 // write runs one call that changes the disk.
 func (s *store) write(what string, call func() error) error {
 	w := startWatchdog(s.limit, func() {
+		if mutant.On("raft/write-watchdog") {
+			return
+		}
 		s.stop.report(fmt.Errorf("%w: %s did not return within %s", ErrDiskHung, what, s.limit))
 	})
 	err := call()
@@ -173,6 +180,9 @@ func (s *store) write(what string, call func() error) error {
 	s.syncs.Add(syncsPerTxn)
 	if cause := s.stop.cause(); cause != nil {
 		return s.stop.fail(cause) // what came late, or beside another failure, helps nobody
+	}
+	if mutant.On("raft/fail-stop") {
+		return err
 	}
 	if err != nil {
 		return s.stop.fail(fmt.Errorf("%w: %s: %w", ErrStorage, what, err))
@@ -252,7 +262,7 @@ func (s newestOnly) Create(version raft.SnapshotVersion, index, term uint64, con
 	if err != nil {
 		return nil, err
 	}
-	if len(kept) > 0 && index < kept[0].Index {
+	if len(kept) > 0 && index < kept[0].Index && !mutant.On("raft/snapshot-order") {
 		return nil, fmt.Errorf("snapshot at %d refused: there is one at %d", index, kept[0].Index)
 	}
 	return s.SnapshotStore.Create(version, index, term, conf, confIndex, trans)
@@ -261,6 +271,9 @@ func (s newestOnly) Create(version raft.SnapshotVersion, index, term uint64, con
 // List shows the newest snapshot alone.
 func (s newestOnly) List() ([]*raft.SnapshotMeta, error) {
 	kept, err := s.SnapshotStore.List()
+	if mutant.On("raft/newest-snapshot") {
+		return kept, err
+	}
 	return kept[:min(len(kept), 1)], err
 }
 
@@ -268,7 +281,7 @@ func (s newestOnly) List() ([]*raft.SnapshotMeta, error) {
 // library keeps that to itself. Later it is nobody's end: a snapshot may just have been replaced.
 func (s newestOnly) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, content, err := s.SnapshotStore.Open(id)
-	if err != nil && !s.stop.running.Load() {
+	if err != nil && !s.stop.running.Load() && !mutant.On("raft/newest-snapshot") {
 		return nil, nil, s.stop.tell(fmt.Errorf("%w: %s: %w; replace this node by one with a new id and an empty directory", ErrSnapshotUnreadable, id, err))
 	}
 	return meta, content, err

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // TLSConfig names the files that a node shows itself with and judges others by, all PEM. The
@@ -76,7 +78,7 @@ func (p *peerTLS) server(conn net.Conn) net.Conn {
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			members := p.members()
 			names := cs.PeerCertificates[0].DNSNames
-			if len(members) == 0 || slices.ContainsFunc(names, func(n string) bool { _, ok := members[n]; return ok }) {
+			if mutant.On("raft/peer-name") || len(members) == 0 || slices.ContainsFunc(names, func(n string) bool { _, ok := members[n]; return ok }) {
 				return nil
 			}
 			return fmt.Errorf("%w: its certificate names %v, and none of them is a member of this group", errPeer, names)
@@ -110,7 +112,7 @@ func (p *peerTLS) verifyServer(cs tls.ConnectionState, to string) error {
 		return fmt.Errorf("%w: %w", errPeer, err)
 	}
 	for id, address := range p.members() {
-		if address == to && slices.Contains(leaf.DNSNames, id) {
+		if mutant.On("raft/peer-name") || address == to && slices.Contains(leaf.DNSNames, id) {
 			return nil
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/raft"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 )
 
@@ -142,7 +143,11 @@ func (g *guarded) holds(id raft.ServerID) held {
 //	A's transport sets A's term to 2 and its role to follower, beside A's main loop
 //	A's main loop, still within its leader's step, writes the next client command as term 2
 //	A has an entry of term 2 that B never wrote; log matching is broken
-func (g *guarded) SetHeartbeatHandler(func(raft.RPC)) {}
+func (g *guarded) SetHeartbeatHandler(handle func(raft.RPC)) {
+	if mutant.On("raft/fast-path") {
+		g.Transport.SetHeartbeatHandler(handle)
+	}
+}
 
 // InstallSnapshot says when a follower is sent snapshots in a row: it is then being sent what it
 // cannot use, or falls behind faster than it catches up.
