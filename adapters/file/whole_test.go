@@ -19,7 +19,7 @@ import (
 // until polls until a batch, or nothing for now, or an error comes that ok takes.
 func until(t *testing.T, s *file.Source, ok func(b *stream.Batch, err error) bool) (last *stream.Batch, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
 	for {
 		b, err := s.Poll(ctx)

@@ -68,6 +68,9 @@ func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Posi
 		for _, d := range topics[name].parts {
 			p := s.newPart(name, topics[name].id, d.number)
 			pos, known := positions[p.split.ID]
+			if !known && len(from) > 0 || known && Added(pos) {
+				p.wasAdded()
+			}
 			delete(positions, p.split.ID)
 			if err := p.startAt(start, pos, known, at); err != nil {
 				return err
@@ -82,10 +85,33 @@ func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Posi
 }
 
 func (s *Source) newPart(topic string, id [16]byte, number int32) *part {
-	return &part{
+	p := &part{
 		split: stream.Split{Resource: s.cfg.Name, ID: splitID(topic, number)},
 		topic: topic, number: number, topicID: slices.Clone(id[:]), epoch: -1, end: -1,
 	}
+	p.mark = p.topicID
+	return p
+}
+
+// addedMark stands behind the topic's id in the positions of a partition that was added.
+const addedMark = 1
+
+// wasAdded notes that others had been read when the partition came. It stays in the positions, for it cannot be
+// found out later, and whoever judges what was late has to know.
+func (p *part) wasAdded() { p.mark = append(slices.Clip(p.topicID), addedMark) }
+
+// Added reports whether a position is that of a partition that was added when others had been read: until then it
+// held no window back, so its records may have come late without being behind others of it.
+func Added(at stream.Position) bool {
+	return len(at.Opaque) == len(kadm.TopicID{})+1 && at.Opaque[len(at.Opaque)-1] == addedMark
+}
+
+// topicOf is the topic's id in a position.
+func topicOf(at stream.Position) []byte {
+	if Added(at) {
+		return at.Opaque[:len(at.Opaque)-1]
+	}
+	return at.Opaque
 }
 
 // add takes a partition in. What has no position yet gets it into the next epoch, so that it starts
@@ -114,7 +140,7 @@ func (p *part) startAt(start Start, pos stream.Position, known bool, at bounds) 
 		p.next = stable.Offset
 	case !known:
 		p.next = first
-	case len(pos.Opaque) > 0 && !bytes.Equal(pos.Opaque, p.topicID):
+	case len(pos.Opaque) > 0 && !bytes.Equal(topicOf(pos), p.topicID):
 		return p.madeAgain()
 	case pos.Offset < first:
 		return fmt.Errorf("%w: position %d of %s is no longer in the log, which begins at %d now: %d records were deleted unread; lengthen the topic's retention, and rewind the pipeline or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, first, first-pos.Offset)
@@ -187,7 +213,9 @@ func (s *Source) grow(ctx context.Context, cl *kgo.Client) error {
 		for _, d := range t.parts {
 			switch p := s.byName[name][d.number]; {
 			case p == nil:
-				fresh = append(fresh, s.newPart(name, t.id, d.number))
+				p = s.newPart(name, t.id, d.number)
+				p.wasAdded()
+				fresh = append(fresh, p)
 			case !bytes.Equal(p.topicID, t.id[:]):
 				return p.madeAgain()
 			}

@@ -52,6 +52,7 @@ type part struct {
 	topic   string
 	number  int32
 	topicID []byte // kept in positions: a topic made again under the same name is another one
+	mark    []byte // what positions carry: the topic's id, and whether the partition was added
 	next    int64
 	epoch   int32
 	end     int64 // bounded: stop here; else -1
@@ -280,7 +281,7 @@ func (s *Source) say(cl *kgo.Client, p *part) *stream.Batch {
 		Split:   p.split,
 		Records: s.buf.records,
 		Next: stream.Position{
-			Split: p.split, Offset: p.next, LeaderEpoch: p.epoch, Opaque: p.topicID,
+			Split: p.split, Offset: p.next, LeaderEpoch: p.epoch, Opaque: p.mark,
 		},
 		Ended:     ended,
 		HighWater: p.high,

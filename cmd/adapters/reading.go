@@ -27,6 +27,8 @@ type SourceReading struct {
 	Gone string
 	// Bounded: the source ends. Grows: splits may have been added after others were read.
 	Bounded, Grows bool
+	// Grown reports whether that has happened, as the positions tell; nil: they don't.
+	Grown func(at []stream.Position) bool
 	// Ended lists the splits that have nothing behind their positions and hold no window back.
 	Ended func(at []stream.Position) []stream.Split
 	Close func() error

@@ -36,6 +36,7 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 	t := &topics{admin, in.Topics}
 	out := &SourceReading{
 		SourceReader: t, Bounded: in.Bounded, Ended: func([]stream.Position) []stream.Split { return nil },
+		Grown: grown,
 		Close: func() error { admin.Close(); return nil },
 	}
 	if in.Start == string(kafka.StartLatest) {
@@ -55,6 +56,13 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 		}
 	}
 	return out, nil
+}
+
+// grown reports whether a partition was added when others had been read: its position says so, or it has none
+// yet, where the first epoch gives one to all.
+func grown(at []stream.Position) bool {
+	read := func(p stream.Position) bool { return len(p.Opaque) > 0 }
+	return slices.ContainsFunc(at, kafka.Added) || slices.ContainsFunc(at, read) && slices.ContainsFunc(at, func(p stream.Position) bool { return !read(p) })
 }
 
 // beginnings are the first offsets of a topic's partitions. Setting names the topic in the file.

@@ -35,6 +35,7 @@ type world struct {
 	// held is what readers see; tests damage it.
 	held  map[string][]processortest.Committed
 	gone  string
+	grown bool
 	epoch *unisinkv1.Epoch
 	at    []*unisinkv1.Position
 	final bool
@@ -66,7 +67,7 @@ func (w *world) adapter() adapters.Adapter {
 		Reading: &adapters.Reading{
 			Source: func(context.Context, spec.Env, adapters.Use) (*adapters.SourceReading, error) {
 				out := &adapters.SourceReading{
-					SourceReader: w, Gone: w.gone, Ended: func([]stream.Position) []stream.Split { return nil }, Close: func() error { return nil },
+					SourceReader: w, Gone: w.gone, Grown: func([]stream.Position) bool { return w.grown }, Ended: func([]stream.Position) []stream.Split { return nil }, Close: func() error { return nil },
 				}
 				for _, s := range w.splits {
 					out.Splits = append(out.Splits, stream.Split{Resource: "mem", ID: s})

@@ -56,7 +56,8 @@ func Run(ctx context.Context, c Config) (_ verify.Report, err error) {
 	job.Cut.Ended = source.Ended(job.Cut.Positions)
 	// At the end of its source a pipeline fires all it has, in an epoch like any other.
 	job.Cut.Final = job.Cut.Final || source.Bounded
-	job.Plan.Idle = job.Plan.Idle || source.Grows
+	grown := source.Grows || source.Grown != nil && source.Grown(job.Cut.Newest)
+	job.Plan.Idle = job.Plan.Idle || grown
 	return job.Run(ctx)
 }
 

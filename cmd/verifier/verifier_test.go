@@ -229,3 +229,24 @@ func TestASinkThatDoesNotSayWhatItsResultsAreIsUndeterminable(t *testing.T) {
 		t.Error(shown(r))
 	}
 }
+
+// A split that was added holds nothing back that has fired before it came.
+func TestASplitThatWasAddedExplainsWhatHadFiredBefore(t *testing.T) {
+	w := newWorld("0")
+	for i := range 10 {
+		w.add("0", stream.Record{Value: fmt.Appendf(nil, `{"x":1,"at":%d}`, 100*i)})
+	}
+	text := `{pipeline: p, source: {name: mem, mem: {}, event_time: rec.at, idle_after: never}, key: "'k'", window: {tumbling: 100ms, aggregate: {n: count()}}, sinks: [{name: all, mem: {}}]}`
+	synctest.Test(t, func(t *testing.T) { w.run(t, text, 1, false) })
+	if r := w.verify(t); r.Verdict != verify.Clean || r.Windows != 9 {
+		t.Fatal(shown(r))
+	}
+	w.splits = append(w.splits, "1")
+	if r := w.verify(t); r.Verdict != verify.Broken {
+		t.Error("a split that was always there, and has said nothing, holds every window back:", shown(r))
+	}
+	w.grown = true
+	if r := w.verify(t); r.Verdict != verify.Clean {
+		t.Error(shown(r))
+	}
+}
