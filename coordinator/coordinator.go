@@ -75,14 +75,15 @@ func New(c Config) (*Coordinator, error) {
 func (co *Coordinator) build(client, web net.Listener) {
 	unknown := func(err error) bool { return errors.Is(err, raftnode.ErrUnknown) }
 	tooLarge := func(err error) bool { return errors.Is(err, raftnode.ErrTooLarge) }
-	edge := node{co.node, co.c.NodeID}
+	log := skewed{co.node, co.c.Seams.Skew}
+	edge := node{log, co.c.NodeID}
 	co.sessions = session.New(session.Config{
-		Log: co.node, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown, TooLarge: tooLarge,
+		Log: log, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown, TooLarge: tooLarge,
 		NotLeader: func() error { return server.NotLeader(edge) },
 	})
 	co.hints.Store(co.sessions)
 	co.finisher = finish.New(finish.Config{
-		Log: co.node, Logger: co.c.Logger, Retired: co.sessions.Retired, RetireEvery: co.c.RetireEvery, KeepFor: co.c.KeepFor,
+		Log: log, Logger: co.c.Logger, Retired: co.sessions.Retired, RetireEvery: co.c.RetireEvery, KeepFor: co.c.KeepFor,
 	})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -228,7 +229,7 @@ func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
 
 // node gives the edge its view of the replicated log.
 type node struct {
-	*raftnode.Node
+	skewed
 	id string
 }
 

@@ -57,6 +57,9 @@ func rooms() []room {
 		{path: "examples", own: 2, may: []string{"participant", "processor", "adapters", "proto", "cmd/app"}},
 		// The harness is a black box: a checker must not share the coordinator's bugs.
 		{path: "tests/jepsen-style", may: []string{"participant", "proto"}},
+		// The simulation runs nodes in its own process. What judges them is in check, which imports nothing.
+		{path: "tests/jepsen-style/check", may: nil},
+		{path: "tests/jepsen-style/sim", may: []string{"coordinator", "participant", "processor", "adapters", "proto", "internal", "tests/jepsen-style/check"}},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
 		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport"}},
 		// The mutation gate builds checks and runs them; of the code it knows the list of mutants alone.

@@ -75,8 +75,10 @@ func (s *Store) bring(h participant.Handle, want participant.Verdict) (participa
 			s.committed = append(s.committed, p.records...)
 		}
 		s.trail = append(s.trail, "commit "+p.name.String())
+		s.changed(Change{Call: CallCommit, Name: p.name, Handle: h.Name, Records: slices.Clone(p.records)})
 	} else {
 		s.trail = append(s.trail, "roll back "+p.name.String())
+		s.changed(Change{Call: CallRollback, Name: p.name, Handle: h.Name})
 		if s.broken == rollbackPublishes {
 			s.committed = append(s.committed, p.records...)
 		}

@@ -27,6 +27,7 @@ type Store struct {
 	committed []string
 	trail     []string
 	broken    breakage
+	watch     func(Change)
 	leak      chan struct{} // holds a goroutine that a broken Memory leaves
 }
 
@@ -230,6 +231,7 @@ func (m *Memory) Open(ctx context.Context, o participant.Opening) error {
 			return fmt.Errorf("open generation %d of %s: %w by generation %d", o.Generation, o.Scope, participant.ErrFenced, have)
 		}
 		m.store.fences[key] = max(m.store.fences[key], o.Generation)
+		m.store.changed(Change{Call: CallOpen, Opening: o})
 		if m.open == nil || m.open.Generation != o.Generation {
 			clear(m.writing)
 			m.newest = 0
@@ -362,6 +364,7 @@ func (s *Store) add(name participant.BranchName, records []string, pad int) part
 	}
 	s.prepared[h.Name] = &prepared{name: name, handle: h, records: slices.Clone(records), since: time.Now()}
 	s.trail = append(s.trail, "prepare "+name.String())
+	s.changed(Change{Call: CallPrepare, Name: name, Handle: h.Name, Records: slices.Clone(records)})
 	if s.broken == visibleEarly {
 		s.committed = append(s.committed, records...)
 	}

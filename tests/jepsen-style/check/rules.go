@@ -1,0 +1,297 @@
+package check
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Bounds are what a run promises to keep. Zero values are not judged.
+type Bounds struct {
+	// MaxPending epochs per scope may be open or unproven: scope -> bound.
+	MaxPending map[string]int
+	// Resources of each member: scope -> member -> the names.
+	Resources map[string]map[string][]string
+	// DecideWithin is how long after everything is healed each scope needs for a new decision.
+	DecideWithin time.Duration
+	// Grace after a minority went down, and the share of calls that must be answered afterwards.
+	Grace time.Duration
+	Share float64
+	// EntriesPerChange bounds how many log entries a decision, an open, a close or a call may cost.
+	EntriesPerChange int
+	// Secrets must not be in any text.
+	Secrets []string
+}
+
+// Rule judges a history.
+type Rule struct {
+	Name  string
+	What  string
+	Judge func([]Event, Bounds) []Finding
+}
+
+// Rules are all of them.
+func Rules() []Rule {
+	return []Rule{
+		{"C1", "every record is once in each sink's committed output, and none of an epoch that was not decided", exactlyOnce},
+		{"C2", "a transaction is committed in all its resources or in none", atomic},
+		{"C3", "a decision that anybody was told is neither lost nor changed", durable},
+		{"C4", "decisions by hand and generations are as if made one after the other", linearizable},
+		{"C5", "nothing of an older generation is prepared once a newer one has been opened", fenced},
+		{"C6", "nothing is left behind", nothingLeft},
+		{"C7", "replicas that applied the same entries hold the same state", sameState},
+		{"C8", "an entry has the same bytes on every disk, and a term one leader", sameLog},
+		{"C9", "after everything is healed each scope decides again, and each call is answered", lively},
+		{"C10", "while a minority is down calls are answered", available},
+		{"C11", "what is pending, and what the log grows by, is bounded", bounded},
+		{"C12", "no call says ok without effect, or refused with one", honest},
+		{"C13", "no secret is in any text or on any disk", discreet},
+	}
+}
+
+// All judges a history by every rule.
+func All(events []Event, b Bounds) []Finding {
+	var all []Finding
+	for _, r := range Rules() {
+		all = append(all, r.Judge(events, b)...)
+	}
+	return all
+}
+
+// decision is what the ledger's record at the end says of an epoch.
+type decision struct {
+	epoch Epoch
+	Decision
+}
+
+// decisions are all that were made, by scope, in order: what the nodes told while they applied them,
+// and the records at the end, which are not for ever: resolved history retires, the oldest first.
+func decisions(events []Event) map[string][]decision {
+	at := map[string]map[Epoch]Decision{}
+	for _, e := range events {
+		if e.Kind != Record && e.Kind != Decided {
+			continue
+		}
+		if at[e.Branch.Scope] == nil {
+			at[e.Branch.Scope] = map[Epoch]Decision{}
+		}
+		if _, known := at[e.Branch.Scope][e.Branch.Epoch]; !known || e.Kind == Record {
+			at[e.Branch.Scope][e.Branch.Epoch] = e.Decision
+		}
+	}
+	all := map[string][]decision{}
+	for scope, ds := range at {
+		for epoch, d := range ds {
+			all[scope] = append(all[scope], decision{epoch, d})
+		}
+		slices.SortFunc(all[scope], func(a, b decision) int { return a.epoch.Compare(b.epoch) })
+	}
+	return all
+}
+
+// rewound tells, by scope and generation, where the first generation after a rewind began.
+func rewound(events []Event) map[string]map[uint64]Epoch {
+	waiting, all := map[string]*Epoch{}, map[string]map[uint64]Epoch{}
+	for _, e := range events {
+		s := e.Branch.Scope
+		switch e.Kind {
+		case Rewound:
+			to := e.Branch.Epoch
+			waiting[s] = &to
+		case Opened:
+			// A repeat of an open that was begun before the rewind is of an older generation.
+			if to := waiting[s]; to != nil && e.Branch.Epoch.Generation > newestOpened(all[s]) {
+				if all[s] == nil {
+					all[s] = map[uint64]Epoch{}
+				}
+				all[s][e.Branch.Epoch.Generation] = *to
+				waiting[s] = nil
+			}
+		default:
+		}
+	}
+	return all
+}
+
+func newestOpened(m map[uint64]Epoch) uint64 {
+	newest := uint64(0)
+	for g := range m {
+		newest = max(newest, g)
+	}
+	return newest
+}
+
+// offsets are what the members voted: scope -> epoch -> member -> next offset.
+func offsets(events []Event) map[string]map[Epoch]map[string]int64 {
+	all := map[string]map[Epoch]map[string]int64{}
+	for _, e := range events {
+		if e.Kind != Voted {
+			continue
+		}
+		scope := all[e.Branch.Scope]
+		if scope == nil {
+			scope = map[Epoch]map[string]int64{}
+			all[e.Branch.Scope] = scope
+		}
+		if scope[e.Branch.Epoch] == nil {
+			scope[e.Branch.Epoch] = map[string]int64{}
+		}
+		scope[e.Branch.Epoch][e.Branch.Member] = e.Offset
+	}
+	return all
+}
+
+// exactlyOnce is C1. The offsets of two decisions that follow each other say which records the
+// second one must have committed, in each resource of each member: these, once, in order.
+func exactlyOnce(events []Event, b Bounds) []Finding {
+	f := findings{rule: "C1"}
+	type share struct {
+		scope, member, resource string
+		epoch                   Epoch
+	}
+	got := map[share][]string{}
+	for _, e := range events {
+		if e.Kind == Committed && e.Branch.Txn == "" {
+			k := share{e.Branch.Scope, e.Branch.Member, e.Branch.Resource, e.Branch.Epoch}
+			got[k] = append(got[k], e.Records...)
+		}
+	}
+	voted := offsets(events)
+	back := rewound(events)
+	for scope, ds := range decisions(events) {
+		at := map[Epoch]map[string]int64{}
+		var last Epoch
+		for _, d := range ds {
+			from := at[last]
+			// The first decided generation at or after the rewind goes on from where it was set back to.
+			for g, to := range back[scope] {
+				if last.Generation < g && d.epoch.Generation >= g {
+					from = at[to]
+				}
+			}
+			at[d.epoch], last = voted[scope][d.epoch], d.epoch
+			for member, resources := range b.Resources[scope] {
+				if kept, ok := d.Offsets[member]; ok && kept != at[d.epoch][member] {
+					f.add("%s of %s is kept with %s at offset %d, and the vote said %d", d.epoch, scope, member, kept, at[d.epoch][member])
+				}
+				want := []string{}
+				for i := from[member]; i < at[d.epoch][member]; i++ {
+					want = append(want, fmt.Sprintf("%s-%d", member, i))
+				}
+				for _, r := range resources {
+					k := share{scope, member, r, d.epoch}
+					if !slices.Equal(got[k], want) {
+						f.add("%s of %s is decided with %s at offsets %d to %d, and %s/%s holds %d records of it: %s",
+							d.epoch, scope, member, from[member], at[d.epoch][member], member, r, len(got[k]), span(got[k]))
+					}
+					delete(got, k)
+				}
+			}
+		}
+	}
+	for k, records := range got {
+		f.add("%s of %s was never decided, and %s/%s holds %d records of it: %s", k.epoch, k.scope, k.member, k.resource, len(records), span(records))
+	}
+	return f.all
+}
+
+// atomic is C2. Of each transaction every prepared share is committed, once, or none is. A share
+// may have been prepared twice, its first answer having been lost: then one of the two counts.
+func atomic(events []Event, _ Bounds) []Finding {
+	f := findings{rule: "C2"}
+	committed := map[string]map[Branch]int{}
+	shares := map[string]map[Branch]bool{}
+	ended := map[string]Kind{}
+	var order []string
+	for _, e := range events {
+		txn := e.Branch.Transaction()
+		switch e.Kind {
+		case Prepared:
+			if shares[txn] == nil {
+				shares[txn] = map[Branch]bool{}
+				order = append(order, txn)
+			}
+			shares[txn][e.Branch] = true
+		case Committed:
+			if committed[txn] == nil {
+				committed[txn] = map[Branch]int{}
+			}
+			committed[txn][e.Branch]++
+			if was := ended[e.Handle]; was != kindUnset {
+				f.add("%s of %s was ended twice", e.Handle, e.Branch)
+			}
+			ended[e.Handle] = e.Kind
+		case Heuristic:
+			f.add("%s says that a resource broke its promise: %s %s", e.Who, e.Branch, e.Text)
+		case RolledBack:
+			if was := ended[e.Handle]; was != kindUnset {
+				f.add("%s of %s was ended twice", e.Handle, e.Branch)
+			}
+			ended[e.Handle] = e.Kind
+		default:
+		}
+	}
+	for _, txn := range order {
+		if len(committed[txn]) == 0 {
+			continue
+		}
+		for b := range shares[txn] {
+			switch n := committed[txn][b]; n {
+			case 1:
+			case 0:
+				f.add("%s is committed elsewhere and not in %s/%s", txn, b.Member, b.Resource)
+			default:
+				f.add("%s is committed %d times in %s/%s", txn, n, b.Member, b.Resource)
+			}
+		}
+	}
+	return f.all
+}
+
+// durable is C3.
+func durable(events []Event, _ Bounds) []Finding {
+	f := findings{rule: "C3"}
+	known := map[string]map[Epoch]bool{}
+	oldest := map[string]Epoch{}
+	for _, e := range events {
+		if e.Kind != Record {
+			continue
+		}
+		scope := e.Branch.Scope
+		if known[scope] == nil {
+			known[scope], oldest[scope] = map[Epoch]bool{}, e.Branch.Epoch
+		}
+		known[scope][e.Branch.Epoch] = true
+		if e.Branch.Epoch.Compare(oldest[scope]) < 0 {
+			oldest[scope] = e.Branch.Epoch
+		}
+	}
+	said := map[string]Answer{}
+	final := map[string]uint64{}
+	for _, e := range events {
+		switch e.Kind {
+		case Decided:
+			k := known[e.Branch.Scope]
+			if k != nil && !k[e.Branch.Epoch] && e.Branch.Epoch.Compare(oldest[e.Branch.Scope]) > 0 {
+				f.add("%s applied the decision of %s, of which the ledger knows nothing at the end", e.Who, e.Branch.Transaction())
+				k[e.Branch.Epoch] = true
+			}
+		case Closed:
+			key := fmt.Sprintf("generation %d of %s", e.Branch.Epoch.Generation, e.Branch.Scope)
+			if was, ok := final[key]; ok && was != e.Branch.Epoch.N {
+				f.add("%s was closed at n = %d and is closed at n = %d on %s", key, was, e.Branch.Epoch.N, e.Who)
+			}
+			final[key] = e.Branch.Epoch.N
+		case Return:
+			if e.Answer != AnswerCommitted && e.Answer != AnswerAborted {
+				continue
+			}
+			if was := said[e.Branch.Txn]; was != answerUnset && was != e.Answer {
+				f.add("transaction %s was answered %s, and %s to call %d of %s", e.Branch.Txn, was, e.Answer, e.Call, e.Who)
+			}
+			said[e.Branch.Txn] = e.Answer
+		default:
+		}
+	}
+	return f.all
+}

@@ -1,0 +1,321 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
+	"github.com/unisink/unisink/tests/jepsen-style/check"
+)
+
+// seat is a member's place in a pipeline, which processes take one after the other.
+type seat struct {
+	w         *world
+	pipeline  string
+	name      string
+	resources map[string]*participanttest.Store // by alias
+	every     time.Duration                     // between two records
+
+	mu    sync.Mutex // guards the rest; held for memory only
+	life  *life
+	lives int
+	hook  participanttest.Hook // of its resources
+	over  bool                 // no other process comes
+}
+
+// life is one process in a seat.
+type life struct {
+	seat     *seat
+	number   int
+	host     *host
+	memories map[string]*participanttest.Memory
+	cancel   context.CancelFunc
+	done     chan struct{}
+	err      error // once done is closed
+	task     *writer
+}
+
+func (s *seat) scope() string { return s.pipeline + "/0" }
+func (s *seat) id() string    { return s.pipeline + "." + s.name }
+
+// run starts a process, which takes the seat once its predecessor has lost it.
+func (s *seat) run() {
+	s.mu.Lock()
+	s.lives++
+	l := &life{seat: s, number: s.lives, memories: map[string]*participanttest.Memory{}, done: make(chan struct{})}
+	hook := s.hook
+	s.mu.Unlock()
+	l.host = s.w.nodes.host(s.id())
+	l.task = &writer{life: l, w: s.w}
+	resources := map[string]participant.Resource{}
+	for alias, store := range s.resources {
+		m := store.Process()
+		m.SetHook(s.w.around(s, hook))
+		l.memories[alias], resources[alias] = m, m
+	}
+	m, err := participant.NewMember(participant.MemberConfig{
+		Coordinators: s.w.nodes.addresses(), Pipeline: s.pipeline, Member: s.name, Fingerprint: "f1", Resources: resources,
+		Dial: l.host.dial, Patience: -1, Instance: fmt.Sprintf("%s-%d", s.id(), l.number), Logger: s.w.nodes.logger.With(slog.String("process", s.id())),
+	}, l.task)
+	if err != nil {
+		s.w.t.Fatal(err) // a mistake of the harness
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	s.mu.Lock()
+	s.life = l
+	s.mu.Unlock()
+	go func() {
+		defer close(l.done)
+		l.err = m.Run(ctx)
+	}()
+}
+
+// supervise starts another process when one has ended by itself, until the seat is given up.
+func (s *seat) supervise(ctx context.Context) {
+	for {
+		l := s.now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.done:
+		}
+		s.mu.Lock()
+		over, replaced := s.over, s.life != l
+		s.mu.Unlock()
+		switch {
+		case replaced:
+			continue
+		case over && l.err == nil:
+			return
+		}
+		s.w.say(s.id(), "process %d ended: %v", l.number, l.err)
+		pause(ctx, 300*time.Millisecond)
+		if ctx.Err() == nil && s.now() == l {
+			s.run()
+		}
+	}
+}
+
+func (s *seat) now() *life {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life
+}
+
+// kill ends the process as kill -9 does: nothing that it does from now on reaches anybody.
+func (s *seat) kill() {
+	l := s.now()
+	for _, m := range l.memories {
+		m.Crash()
+	}
+	l.host.die()
+	s.w.rounds.halted(s.scope(), s.name)
+	l.cancel()
+	<-l.done
+	s.run()
+}
+
+// setHook makes the seat's resources misbehave, in this process and the next ones.
+func (s *seat) setHook(h participanttest.Hook) {
+	s.mu.Lock()
+	s.hook = h
+	l := s.life
+	s.mu.Unlock()
+	for _, m := range l.memories {
+		m.SetHook(s.w.around(s, h))
+	}
+}
+
+// writer is a task that writes member-0, member-1, … into every resource of its member, and keeps how
+// far it came as its position.
+type writer struct {
+	life *life
+	w    *world
+
+	mu         sync.Mutex // guards the rest
+	next       int64
+	generation uint64
+	barriers   chan participant.Barrier
+	stop       context.CancelFunc
+	ended      chan struct{}
+}
+
+func (t *writer) note(kind check.Kind, e check.Epoch, offset int64, text string) {
+	s := t.life.seat
+	t.w.hist.Add(check.Event{
+		Who: s.id(), Kind: kind, Offset: offset, Text: text, Branch: check.Branch{Scope: s.scope(), Member: s.name, Epoch: e},
+	})
+}
+
+// Restore implements participant.Task.
+func (t *writer) Restore(_ context.Context, r participant.Restore) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.next, t.generation = 0, r.Generation
+	if len(r.Positions) > 0 {
+		t.next = r.Positions[0].Offset
+	}
+	return nil
+}
+
+// Start implements participant.Task.
+func (t *writer) Start(_ context.Context, s participant.Start) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	t.stop, t.ended, t.barriers = cancel, make(chan struct{}), make(chan participant.Barrier, 64)
+	t.note(check.Started, check.Epoch{Generation: t.generation}, t.next, "")
+	go t.work(ctx, s.Run, t.barriers, t.ended, t.next)
+	return nil
+}
+
+func (t *writer) work(ctx context.Context, run participant.Run, barriers <-chan participant.Barrier, ended chan<- struct{}, next int64) {
+	defer close(ended)
+	tick := time.NewTicker(t.life.seat.every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-barriers:
+			t.note(check.Voted, check.Epoch{Generation: b.Generation, N: b.N}, next, "")
+			at := []participant.Position{{Resource: "in", Split: t.life.seat.name, Offset: next, LeaderEpoch: -1}}
+			if run.Vote(ctx, b, participant.Contribution{Positions: at}) != nil || b.Final {
+				return // the generation is over, and Halted comes
+			}
+		case <-tick.C:
+			if !t.write(ctx, run, next) {
+				return
+			}
+			next++
+			run.HasWork()
+		}
+	}
+}
+
+// write puts one record into every resource, and reports whether the generation goes on.
+func (t *writer) write(ctx context.Context, run participant.Run, n int64) bool {
+	for alias := range t.life.seat.resources {
+		b, err := run.Branch(ctx, alias)
+		if err != nil {
+			return false
+		}
+		if err := b.(*participanttest.MemoryBranch).Write(fmt.Sprintf("%s-%d", t.life.seat.name, n)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Barrier implements participant.Task.
+func (t *writer) Barrier(_ context.Context, b participant.Barrier) error {
+	text := ""
+	if b.Final {
+		text = "(final)"
+	}
+	e := check.Epoch{Generation: b.Generation, N: b.N}
+	t.note(check.Barrier, e, 0, text)
+	t.w.rounds.opened(t.life.seat.scope(), e)
+	t.w.aimed("barrier", t.life.seat.id())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.barriers <- b
+	return nil
+}
+
+// Halted implements participant.Task.
+func (t *writer) Halted(_ context.Context, why string) error {
+	t.mu.Lock()
+	stop, ended := t.stop, t.ended
+	t.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-ended
+	}
+	t.w.rounds.halted(t.life.seat.scope(), t.life.seat.name)
+	t.w.say(t.life.seat.id(), "halts: %s", why)
+	return nil
+}
+
+// rounds knows which scopes have a round open, as their members see it.
+type rounds struct {
+	mu     sync.Mutex // guards the rest
+	newest map[string]check.Epoch
+	done   map[string]check.Epoch
+}
+
+func newRounds() *rounds {
+	return &rounds{newest: map[string]check.Epoch{}, done: map[string]check.Epoch{}}
+}
+
+func (r *rounds) opened(scope string, e check.Epoch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Compare(r.newest[scope]) > 0 {
+		r.newest[scope] = e
+	}
+}
+
+func (r *rounds) decided(scope string, e check.Epoch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Compare(r.done[scope]) > 0 {
+		r.done[scope] = e
+	}
+}
+
+func (r *rounds) halted(scope, _ string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done[scope] = r.newest[scope]
+}
+
+// open reports whether some scope has a round between barrier and decision.
+func (r *rounds) open() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for scope, e := range r.newest {
+		if e.Compare(r.done[scope]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// faulty fails so many calls of a resource in a hundred, before or after their effect, some of them
+// late. It waits without a lock, for a lock also holds virtual time.
+func (w *world) faulty(odds int, hang bool) participanttest.Hook {
+	return func(ctx context.Context, _ participanttest.Call, _ participanttest.When, _ string) error {
+		fails, late := w.draw(100) < odds, hang && w.draw(10) == 0
+		if !fails {
+			return nil
+		}
+		if late {
+			pause(ctx, time.Second)
+		}
+		return errors.New("injected")
+	}
+}
+
+// around is what every call of a seat's resources passes: the time that it takes, faults that are
+// aimed at it, and what else is wrong with the resource.
+func (w *world) around(s *seat, more participanttest.Hook) participanttest.Hook {
+	return func(ctx context.Context, call participanttest.Call, when participanttest.When, name string) error {
+		if when == participanttest.Before {
+			time.Sleep(time.Duration(100+w.draw(2900)) * time.Microsecond)
+		}
+		if w.aimed(fmt.Sprintf("%s %s", map[participanttest.When]string{participanttest.Before: "before", participanttest.After: "after"}[when], call), s.id()) {
+			time.Sleep(time.Millisecond) // it strikes now
+		}
+		if more != nil {
+			return more(ctx, call, when, name)
+		}
+		return nil
+	}
+}
