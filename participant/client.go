@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -100,12 +101,21 @@ func (c *Client) NewMeta() *unisinkv1.Meta {
 	return &unisinkv1.Meta{RequestId: uuid.NewString(), Actor: c.cfg.Actor}
 }
 
-// NewTxnID makes the id of a transaction run by hand: a UUIDv7, which carries its time.
+// NewTxnID makes the id of a transaction run by hand: a UUIDv7, which carries its time by this
+// process's clock. An id is for one attempt: a transaction that was aborted needs a new one. It is
+// used soon: after an hour (the coordinator's keep_for) an id that nobody has used is too old.
 func NewTxnID() (string, error) {
-	id, err := uuid.NewV7()
+	id, err := uuid.NewRandom()
 	if err != nil {
 		return "", fmt.Errorf("draw a transaction id: %w", err)
 	}
+	// By hand, since the library's NewV7 never goes back in time: after a clock that was ahead has
+	// been corrected it would go on drawing ids from the future, which the coordinator refuses.
+	ms := uint64(time.Now().UnixMilli())
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	id[6] = id[6]&0x0f | 0x70
 	return id.String(), nil
 }
 
@@ -177,13 +187,23 @@ func (c *Client) Commit(ctx context.Context, txn string, branches []HandBranch) 
 	return decided("commit", txn, resp.GetOutcome())
 }
 
-// Outcome asks what became of a transaction. One that nobody knows is aborted by the question.
+// Outcome asks what became of a transaction. One that nobody knows is aborted by the question, for
+// good: a commit that comes later is refused. The coordinator answers only so many questions about
+// unknown transactions to one caller; Outcome waits for its turn as it is told to, until ctx ends.
+// ErrTooOld: nothing is recorded of it any more, and no verdict is given. ErrRefused: the id is none,
+// or lies more than a minute ahead of the coordinator's clock.
 func (c *Client) Outcome(ctx context.Context, txn string) (Outcome, error) {
-	resp, err := c.Transactions().Outcome(ctx, &unisinkv1.OutcomeRequest{Meta: c.NewMeta(), Txn: txn})
-	if err != nil {
+	req := &unisinkv1.OutcomeRequest{Meta: c.NewMeta(), Txn: txn}
+	for {
+		resp, err := c.Transactions().Outcome(ctx, req)
+		if err == nil {
+			return decided("ask for", txn, resp.GetOutcome())
+		}
+		if wait, told := grpcerr.RetryAfter(err); told && ctx.Err() == nil && route.Sleep(ctx, wait) {
+			continue
+		}
 		return outcomeUnset, fmt.Errorf("ask for the outcome of transaction %s: %w", txn, unknownIfCut(ctx, err))
 	}
-	return decided("ask for", txn, resp.GetOutcome())
 }
 
 // Abort decides against an undecided transaction. The answer may be OutcomeCommitted: it was

@@ -3,7 +3,9 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,33 +130,77 @@ func TestATransactionByHandCommitsEverywhereOrNowhere(t *testing.T) {
 }
 
 func TestATimeOutIsUnknownNeverAborted(t *testing.T) {
-	txn := newTxn(t)
-	c, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: []string{"127.0.0.1:1"}, Patience: 50 * time.Millisecond,
-	})
+	addr, stop, err := startCoordinator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	var line cable
+	c, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{addr}, Patience: time.Second, Dial: line.dial})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close() }()
-	store := participanttest.NewStore("s")
-	m := store.Process()
-	b, err := m.Begin(t.Context(), participant.BranchName{Namespace: participant.Namespace{Name: "n", Incarnation: 1}, Txn: txn, Resource: "s"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := b.(*participanttest.MemoryBranch).Write("r"); err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.RunTxn(t.Context(), txn, []participant.TxnBranch{{Name: "s", Resource: m, Branch: b}})
+	store, txn := participanttest.NewStore("s"), newTxn(t)
+	b := handBranch(t, c, store, txn, "s", "r")
+	b.Resource.(*participanttest.Memory).SetHook(func(_ context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+		if call == participanttest.CallPrepare && when == participanttest.After {
+			line.cut()
+		}
+		return nil
+	})
+	out, err := c.RunTxn(t.Context(), txn, []participant.TxnBranch{b})
 	if out == participant.OutcomeAborted || !errors.Is(err, participant.ErrOutcomeUnknown) || !errors.Is(err, participant.ErrUnreachable) {
 		t.Fatalf("outcome %s, %v; want unknown", out, err)
 	}
-	if !strings.Contains(err.Error(), "127.0.0.1:1") {
+	if !strings.Contains(err.Error(), addr) {
 		t.Errorf("%q does not say who was asked", err)
 	}
 	if len(store.Prepared()) != 1 {
 		t.Error("a branch was rolled back without a decision")
 	}
+	b.Resource.(*participanttest.Memory).SetHook(nil)
+	line.heal()
+	if out, err := c.RunTxn(t.Context(), txn, []participant.TxnBranch{b}); err != nil || out != participant.OutcomeCommitted {
+		t.Fatalf("run again: %s, %v", out, err)
+	}
+	want(t, "s", store.Records(), []string{"r"})
+}
+
+// cable is a network that can be line.
+type cable struct {
+	mu    sync.Mutex // guards the rest
+	down  bool
+	conns []net.Conn
+}
+
+func (w *cable) dial(ctx context.Context, addr string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.down {
+		return nil, errors.New("no route")
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
+	if err == nil {
+		w.conns = append(w.conns, conn)
+	}
+	return conn, err
+}
+
+func (w *cable) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = true
+	for _, c := range w.conns {
+		_ = c.Close() // it may be closed already
+	}
+	w.conns = nil
+}
+
+func (w *cable) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.down = false
 }
 
 func TestEveryMistakeInAConfigurationIsReportedAtOnce(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,65 +20,188 @@ type TxnBranch struct {
 	Branch   Branch
 }
 
-// RunTxn takes a transaction from written branches to its end: prepare all, side by side; ask for
-// one decision; commit all, or roll back all, until it is proven; report the proofs.
+// RunTxn takes a transaction from written branches to its end: look whether the id may be used;
+// prepare all, side by side; ask for one decision; commit all, or roll back all, until it is
+// proven; report the proofs. The branches have been begun with the names
+// BranchName{Namespace, Txn, Resource}.
 //
-// OutcomeCommitted without an error: everything is committed and proven. OutcomeAborted without one:
-// nothing is visible and nothing is left. With ErrUnfinished the outcome is as returned and some
-// resource has not proven it yet; with ErrHeuristic some resource shows the opposite.
+// OutcomeCommitted without an error: everything is committed and proven. OutcomeAborted: nothing is
+// visible, and without an error nothing is left; an error says why it was aborted. With
+// ErrUnfinished the outcome is as returned and some resource has not proven it yet; with
+// ErrHeuristic some resource shows the opposite.
+//
 // ErrOutcomeUnknown: nobody knows yet, and nothing was rolled back; call again with the same id and
-// branches, or leave it to whoever asks for the outcome. Nothing is ever rolled back before the
-// ledger says aborted.
+// branches, or leave it to whoever asks for the outcome (Sweep does). ErrRefused alone: the id or the
+// branches can't be used, and nothing was prepared by this call. ErrTooOld: no verdict is given, and what this call
+// found prepared was dropped, for it can't be committed any more. Nothing else is ever rolled back
+// before the ledger says aborted.
+//
+// A repeat of a transaction that is decided already prepares nothing: it finishes what was decided.
 func (c *Client) RunTxn(ctx context.Context, txn string, branches []TxnBranch) (Outcome, error) {
-	votes := make([]Vote, len(branches))
+	if err := checkTxn(txn, branches); err != nil {
+		return outcomeUnset, err
+	}
+	run := &txnRun{c: c, id: txn, branches: branches, votes: make([]Vote, len(branches))}
+	known, err := c.lookup(ctx, txn)
+	switch {
+	case errors.Is(err, ErrTooOld):
+		return run.tooOld(ctx, err)
+	case err != nil:
+		return outcomeUnset, fmt.Errorf("transaction %s was not begun: %w", txn, err)
+	case known.outcome == OutcomeCommitted, known.outcome == OutcomeAborted:
+		return run.conclude(ctx, known, nil)
+	}
+	no := run.prepare(ctx)
+	verdict, err := run.decide(ctx, no)
+	switch {
+	case errors.Is(err, ErrTooOld):
+		return run.tooOld(ctx, err)
+	case verdict.outcome == outcomeUnset:
+		return outcomeUnset, errors.Join(no, err)
+	}
+	return run.conclude(ctx, verdict, errors.Join(no, err))
+}
+
+// txnRun is one call of RunTxn.
+type txnRun struct {
+	c        *Client
+	id       string
+	branches []TxnBranch
+	votes    []Vote // one per branch
+}
+
+// prepare asks every branch for its vote and joins the reasons of those that cannot be committed.
+func (r *txnRun) prepare(ctx context.Context) error {
 	var group sync.WaitGroup
-	for i, b := range branches {
-		group.Go(func() { votes[i] = c.prepare(ctx, b) })
+	for i, b := range r.branches {
+		group.Go(func() { r.votes[i] = r.c.prepare(ctx, b) })
 	}
 	group.Wait()
 	var no []error
-	var hand []HandBranch
-	var yes []finishing
-	for i, b := range branches {
-		switch votes[i].Kind {
-		case Yes:
-			hand = append(hand, HandBranch{Resource: b.Name, Handle: votes[i].Handle})
-			yes = append(yes, finishing{b, votes[i].Handle})
-		case No:
-			no = append(no, fmt.Errorf("prepare %s: %w", b.Name, votes[i].Reason))
-		case ReadOnly, voteUnset:
+	for i, b := range r.branches {
+		if r.votes[i].Kind == No {
+			no = append(no, fmt.Errorf("prepare %s: %w", b.Name, r.votes[i].Reason))
 		}
 	}
-	var out Outcome
-	var err error
-	switch {
-	case len(no) > 0:
-		out, err = c.Abort(ctx, txn, errors.Join(no...).Error())
-	case len(hand) == 0:
-		return OutcomeCommitted, nil // nothing was written
-	default:
-		out, err = c.Commit(ctx, txn, hand)
-	}
-	if err != nil {
-		return outcomeUnset, errors.Join(append(no, err)...)
-	}
-	if out == OutcomePending {
-		return out, fmt.Errorf("transaction %s: %w: it is not decided", txn, ErrOutcomeUnknown)
-	}
-	err = c.finishAll(ctx, txn, out, yes)
-	switch {
-	case out == OutcomeAborted:
-		err = errors.Join(append(no, err, c.discard(ctx, branches, votes))...)
-	case len(no) > 0: // an earlier run got it decided; what did not answer now has to be finished by handle
-		err = errors.Join(err, fmt.Errorf("%w: transaction %s: %w", ErrUnfinished, txn, errors.Join(no...)))
-	}
-	return out, err
+	return errors.Join(no...)
 }
 
-// finishing is a prepared branch on its way to its end.
-type finishing struct {
-	TxnBranch
-	handle Handle
+// decide asks for the decision. A transaction of which nothing was written is decided too: told as
+// committed and unknown to the ledger, it would be aborted by the next question. The error beside
+// an outcome is why it is not the one that was asked for.
+func (r *txnRun) decide(ctx context.Context, no error) (knownTxn, error) {
+	if no != nil {
+		return r.abort(ctx, no.Error(), nil)
+	}
+	hand := []HandBranch{}
+	for i, b := range r.branches {
+		if r.votes[i].Kind == Yes {
+			hand = append(hand, HandBranch{Resource: b.Name, Handle: r.votes[i].Handle})
+		}
+	}
+	out, err := r.c.Commit(ctx, r.id, hand)
+	switch {
+	case errors.Is(err, ErrContradicts): // committed with other branches, by another process
+		known, err := r.c.lookup(ctx, r.id)
+		if err == nil && known.outcome != OutcomeCommitted {
+			err = fmt.Errorf("transaction %s: %w: it is %s", r.id, ErrOutcomeUnknown, known.outcome)
+		}
+		return known, err
+	case errors.Is(err, ErrRefused): // it never will be committed as it is
+		return r.abort(ctx, err.Error(), err)
+	case err != nil:
+		return knownTxn{}, err
+	}
+	return knownTxn{outcome: out, branches: hand}, nil
+}
+
+func (r *txnRun) abort(ctx context.Context, why string, cause error) (knownTxn, error) {
+	out, err := r.c.Abort(ctx, r.id, why)
+	if err != nil && !errors.Is(err, ErrTooOld) {
+		// What is prepared stays so: not even a refusal to abort says that it will not be committed.
+		err = fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
+	}
+	if err != nil {
+		return knownTxn{}, errors.Join(cause, err)
+	}
+	if out == OutcomeAborted {
+		return knownTxn{outcome: out}, cause
+	}
+	// An earlier run got it decided: by which handles is in the ledger.
+	known, err := r.c.lookup(ctx, r.id)
+	return known, errors.Join(cause, err)
+}
+
+// conclude brings every branch to the decided end: the handles that the decision lists are
+// committed, and whatever else was prepared is rolled back (P7).
+func (r *txnRun) conclude(ctx context.Context, known knownTxn, why error) (Outcome, error) {
+	errs := make([]error, len(r.branches))
+	var group sync.WaitGroup
+	for i := range r.branches {
+		group.Go(func() { errs[i] = r.finish(ctx, i, known) })
+	}
+	group.Wait()
+	for _, d := range known.branches {
+		if known.outcome == OutcomeCommitted && !slices.ContainsFunc(r.branches, func(b TxnBranch) bool { return b.Name == d.Resource }) {
+			errs = append(errs, fmt.Errorf("%w: transaction %s was committed with %s too, which is not among the branches given", ErrUnfinished, r.id, d.Resource))
+		}
+	}
+	if known.outcome == OutcomeCommitted && why != nil {
+		// An earlier run got it decided, and what did not answer now was finished by handle.
+		r.c.log.WarnContext(ctx, "transaction was committed by an earlier run", obs.Txn(r.id), obs.Err(why))
+		why = nil
+	}
+	return known.outcome, errors.Join(append([]error{why}, errs...)...)
+}
+
+// finish ends one branch as decided.
+func (r *txnRun) finish(ctx context.Context, i int, known knownTxn) error {
+	b := r.branches[i]
+	mine, err := r.handle(ctx, i)
+	if err != nil {
+		err = fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, b.Name, r.id, err)
+	}
+	listed, found := known.listed(b.Name)
+	if mine.Name != "" && (!found || !mine.Same(listed)) {
+		dropped := r.c.finish(ctx, r.id, b, mine, RolledBack, known.outcome == OutcomeAborted)
+		if known.outcome == outcomeUnset && errors.Is(dropped, ErrHeuristic) {
+			dropped = nil // committed and proven before the ledger forgot it
+		}
+		err = errors.Join(err, dropped)
+	}
+	if found {
+		err = errors.Join(err, r.c.finish(ctx, r.id, b, listed, Committed, true))
+	}
+	if known.outcome == OutcomeAborted && mine.Name == "" && err == nil {
+		r.c.report(ctx, r.id, b.Name, Proof{Verdict: RolledBack, Evidence: "dropped before it was prepared"})
+	}
+	return err
+}
+
+// handle is what branch i has prepared, as far as it can be told, and a zero handle when that is
+// nothing. What was not prepared is dropped.
+func (r *txnRun) handle(ctx context.Context, i int) (Handle, error) {
+	if r.votes[i].Kind == Yes {
+		return r.votes[i].Handle, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	err := r.branches[i].Branch.Discard(ctx)
+	if !errors.Is(err, ErrPrepared) {
+		return Handle{}, err
+	}
+	vote, err := r.branches[i].Branch.Prepare(ctx) // once more, to be told the handle
+	if err == nil && vote.Kind != Yes {
+		err = fmt.Errorf("%w: a prepared branch does not tell its handle", ErrBug)
+	}
+	return vote.Handle, err
+}
+
+// tooOld ends a run whose id has fallen below the floor without a record: nobody can commit it any
+// more, so what is prepared of it is dead.
+func (r *txnRun) tooOld(ctx context.Context, why error) (Outcome, error) {
+	_, err := r.conclude(ctx, knownTxn{}, nil)
+	return outcomeUnset, errors.Join(why, err)
 }
 
 // prepare asks a branch for its vote until ctx ends. No answer is no vote to commit by.
@@ -97,56 +221,26 @@ func (c *Client) prepare(ctx context.Context, b TxnBranch) Vote {
 	}
 }
 
-// finishAll brings every prepared branch to the decided end and reports the proofs.
-func (c *Client) finishAll(ctx context.Context, txn string, out Outcome, yes []finishing) error {
-	want := Committed
-	if out == OutcomeAborted {
-		want = RolledBack
-	}
-	errs := make([]error, len(yes))
-	var group sync.WaitGroup
-	for i, f := range yes {
-		group.Go(func() { errs[i] = c.finish(ctx, txn, f, want) })
-	}
-	group.Wait()
-	return errors.Join(errs...)
-}
-
-func (c *Client) finish(ctx context.Context, txn string, f finishing, want Verdict) error {
-	proof, err := bring(ctx, c.log, nil, f.Resource, f.handle, want, false)
+// finish brings a prepared branch to its end and, if it is the ledger's business, reports the proof.
+func (c *Client) finish(ctx context.Context, txn string, b TxnBranch, h Handle, want Verdict, tell bool) error {
+	proof, err := bring(ctx, c.log, nil, b.Resource, h, want, false)
 	if err != nil {
-		return fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, f.Name, txn, err)
+		return fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, b.Name, txn, err)
 	}
-	// A branch that was never announced nor committed is not in the ledger, and needs no proof there.
-	if err := c.Resolve(ctx, txn, f.Name, proof); err != nil && !errors.Is(err, ErrNotFound) {
-		c.log.WarnContext(ctx, "proof not reported; the transaction stays in doubt until it is run again", obs.Txn(txn), obs.Resource(f.Name), obs.Err(err))
+	if tell {
+		c.report(ctx, txn, b.Name, proof)
 	}
 	if proof.Verdict != want {
-		return fmt.Errorf("%w: %s in transaction %s: %s", ErrHeuristic, f.Name, txn, proof.Evidence)
+		return fmt.Errorf("%w: %s in transaction %s: %s", ErrHeuristic, b.Name, txn, proof.Evidence)
 	}
 	return nil
 }
 
-// discard drops, after an abort, what was not prepared as far as is known. One that was prepared all
-// the same is rolled back by its handle.
-func (c *Client) discard(ctx context.Context, branches []TxnBranch, votes []Vote) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	var errs []error
-	for i, b := range branches {
-		if votes[i].Kind == Yes {
-			continue
-		}
-		err := b.Branch.Discard(ctx)
-		if errors.Is(err, ErrPrepared) {
-			var vote Vote
-			if vote, err = b.Branch.Prepare(ctx); err == nil && vote.Kind == Yes {
-				_, err = bring(ctx, c.log, nil, b.Resource, vote.Handle, RolledBack, false)
-			}
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%w: %s: %w", ErrUnfinished, b.Name, err))
-		}
+// report tells the ledger a proof. A branch that was neither announced nor committed is not in it
+// and needs none. One that can't be told now is told by the next Sweep.
+func (c *Client) report(ctx context.Context, txn, resource string, proof Proof) {
+	if err := c.Resolve(ctx, txn, resource, proof); err != nil && !errors.Is(err, ErrNotFound) {
+		c.log.WarnContext(ctx, "proof not reported; the transaction stays in doubt until it is run again or swept",
+			obs.Txn(txn), obs.Resource(resource), obs.Err(err))
 	}
-	return errors.Join(errs...)
 }
