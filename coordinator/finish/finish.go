@@ -7,10 +7,11 @@ package finish
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/obs"
@@ -127,19 +128,24 @@ func (f *Finisher) look(ctx context.Context, now time.Time) error {
 		a.OldestDebt = max(a.OldestDebt, age(d.Since))
 	}
 	f.setAges(a)
-	var errs []error
+	// Side by side, so that they share entries: clients that died together have deadlines together.
+	var g errgroup.Group
+	g.SetLimit(atOnce)
 	for _, t := range out.Announced {
 		if t.Deadline > now.UnixMilli() {
 			continue
 		}
-		// Whether it is still undecided is judged by the entry, not by this look.
-		why := "undecided at its deadline"
-		if err := f.propose(ctx, ledger.PresumeAbort{Txn: t.ID, Why: why}, nil); err != nil {
-			errs = append(errs, err)
-		}
+		// Whether it is still undecided is judged by the entry, not by this look. One error stands for
+		// all: what was not decided is found again by the next look.
+		g.Go(func() error {
+			return f.propose(ctx, ledger.PresumeAbort{Txn: t.ID, Why: "undecided at its deadline"}, nil)
+		})
 	}
-	return errors.Join(errs...)
+	return g.Wait()
 }
+
+// atOnce is how many aborts are on their way to the log at the same time.
+const atOnce = 64
 
 func (f *Finisher) retire(ctx context.Context) error {
 	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds(), KeepEpochs: f.c.KeepEpochs}, func(r ledger.Result) {

@@ -19,6 +19,7 @@ type log struct {
 	mu     sync.Mutex
 	m      *ledger.Machine
 	down   bool
+	slow   time.Duration // each proposal takes so long
 	counts map[string]int
 }
 
@@ -39,6 +40,7 @@ func (l *log) apply(t *testing.T, b ledger.Body) ledger.Result {
 }
 
 func (l *log) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
+	time.Sleep(l.slow)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
@@ -178,6 +180,28 @@ func TestHistoryIsRetiredInTurns(t *testing.T) {
 		time.Sleep(35 * time.Second)
 		if n := l.count("retire"); n != 3 {
 			t.Fatalf("retired %d times in 35 s", n)
+		}
+	})
+}
+
+// Clients that die together leave deadlines that pass together; a log with slow disks must not
+// make the last of them wait for all the others.
+func TestManyDeadlinesAtOnceAreAbortedSideBySide(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		deadline := time.Now().Add(time.Second)
+		ids := make([]ledger.TxnID, 1000)
+		for i := range ids {
+			ids[i] = newID(t)
+			l.apply(t, ledger.Announce{Txn: ids[i], Branches: []ledger.HandBranch{{Resource: "a"}}, Deadline: deadline.UnixMilli()})
+		}
+		l.slow = 20 * time.Millisecond
+		run(t, Config{Log: l})
+		time.Sleep(3 * time.Second)
+		for _, id := range ids {
+			if o := l.outcome(id); o != ledger.Aborted {
+				t.Fatalf("%s is %s two seconds after its deadline", id, o)
+			}
 		}
 	})
 }
