@@ -22,6 +22,10 @@ var (
 	ErrNotBootstrapped = errors.New("this node belongs to no coordinator group yet; bootstrap the group once, on one node")
 	// ErrTooLarge: nothing was proposed; one command may not exceed MaxCommandBytes.
 	ErrTooLarge = errors.New("command too large")
+	// ErrMembership: a change of the members was refused; the text says why and what to do.
+	ErrMembership = errors.New("the members stay as they are")
+	// ErrNoSuchNode: nothing was changed, since no member has the id.
+	ErrNoSuchNode = errors.New("no such node")
 	// ErrBootstrapped: bootstrap was refused, because the node already belongs to another group.
 	ErrBootstrapped = errors.New("this node already belongs to a coordinator group")
 )
@@ -52,6 +56,9 @@ var (
 	ErrStorage = errors.New("log store failed")
 	// ErrDiskHung: a write did not return within Config.WriteWatchdog.
 	ErrDiskHung = errors.New("log store hangs")
+	// ErrRemoved: the node was removed from its group. It is no failure: Run returns it, and
+	// OnFatal does not hear of it.
+	ErrRemoved = errors.New("this node is no member any more")
 	// ErrUndecodable: a committed entry or an installed snapshot cannot be understood in full.
 	ErrUndecodable = errors.New("committed entry not understood by this version")
 	// ErrStuckTransfer: a leadership transfer neither ended nor let the node write again.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,7 @@ type cluster struct {
 	change  func(*Config) // applied to each node's settings
 	running map[string]*runningNode
 	serial  uint64
+	mu      sync.Mutex // guards running while nodes come and go under load
 }
 
 type runningNode struct {

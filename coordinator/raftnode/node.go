@@ -38,6 +38,7 @@ type Node struct {
 
 	role *role
 
+	changing  atomic.Bool   // a change of the members is under way
 	closing   chan struct{} // closed when Close begins
 	closeOnce sync.Once
 	closeErr  error
@@ -200,9 +201,9 @@ func (n *Node) Run(ctx context.Context) error {
 		defer close(looking)
 		n.look(ctx)
 	}()
-	n.watch(ctx)
+	removed := n.watch(ctx)
 	cancel()
-	err := n.Close()
+	err := errors.Join(removed, n.Close())
 	n.bounded(func() {
 		<-looking
 		<-proposing
@@ -398,10 +399,17 @@ func (n *Node) Status() Status {
 	return s
 }
 
-// watch follows leadership and the group's name until ctx ends, raft ends or the node fails.
-func (n *Node) watch(ctx context.Context) {
+// watch follows leadership and the group's name until ctx ends or the node fails, or until it was
+// removed, which it returns.
+func (n *Node) watch(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
 	for {
 		select {
+		case <-tick.C:
+			if err := n.removed(); err != nil {
+				return err
+			}
 		case leads := <-n.raft.LeaderCh():
 			n.follow(ctx, leads)
 		case <-n.fsm.named:
@@ -409,11 +417,11 @@ func (n *Node) watch(ctx context.Context) {
 				n.stop.report(err)
 			}
 		case <-n.stop.failed:
-			return
+			return nil
 		case <-n.closing:
-			return
+			return nil
 		case <-ctx.Done():
-			return
+			return nil
 		}
 	}
 }

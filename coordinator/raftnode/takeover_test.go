@@ -94,7 +94,7 @@ func (o *takeover) fate(m message) fate {
 // leader's log comes 400 ms later. Were the old leader's term changed beside its main loop, it
 // would write the command as the next leader's.
 func TestATakeoverDecidesOnceOnAllNodes(t *testing.T) {
-	staged := 0
+	var staged atomic.Int64
 	for range 8 {
 		stagedBubble(t, nil, func(t *testing.T, c *cluster, net *stagedNet) {
 			old := c.leader()
@@ -112,7 +112,7 @@ func TestATakeoverDecidesOnceOnAllNodes(t *testing.T) {
 				return fate{afterArrival: func() {
 					once.Do(func() {
 						if led {
-							staged++
+							staged.Add(1)
 						}
 						old.raft.Apply(abort, 0) // it passed the check of who leads before the heartbeat came
 					})
@@ -132,10 +132,10 @@ func TestATakeoverDecidesOnceOnAllNodes(t *testing.T) {
 			}
 		})
 	}
-	if staged == 0 {
+	if staged.Load() == 0 {
 		t.Fatal("in no run did the old leader still lead when the heartbeat of the next one came")
 	}
-	t.Logf("%d of 8 takeovers met a leader", staged)
+	t.Logf("%d of 8 takeovers met a leader", staged.Load())
 }
 
 // TestAReadThroughTheLogIsNeverStale stages what VerifyLeader takes for proof: answers that were
@@ -178,10 +178,12 @@ func TestAFollowerIsNeverSentBackByAnOlderSnapshot(t *testing.T) {
 		l := c.leader()
 		f := c.follower()
 		c.settle()
-		offered := false
+		var offered atomic.Bool
 		net.script(func(m message) fate {
 			_, installs := m.command.(*raft.InstallSnapshotRequest)
-			offered = offered || installs
+			if installs {
+				offered.Store(true)
+			}
 			return fate{answerLost: m.from == l.config.NodeID && m.to == f.config.NodeID && !m.heartbeat && !installs}
 		})
 		commits := func(n int) ledger.Command {
@@ -211,7 +213,9 @@ func TestAFollowerIsNeverSentBackByAnOlderSnapshot(t *testing.T) {
 		var setBack atomic.Bool
 		net.script(func(m message) fate {
 			_, installs := m.command.(*raft.InstallSnapshotRequest)
-			offered = offered || installs
+			if installs {
+				offered.Store(true)
+			}
 			// A leader and a follower that was set back ask each other without end or pause.
 			return fate{lost: setBack.Load(), delay: time.Millisecond, afterArrival: func() {
 				if installs && outcomeOf(f, txnOf(last)) != ledger.Committed {
@@ -223,7 +227,7 @@ func TestAFollowerIsNeverSentBackByAnOlderSnapshot(t *testing.T) {
 		if setBack.Load() {
 			t.Fatal("the follower was set back to before what it had applied")
 		}
-		if !offered {
+		if !offered.Load() {
 			t.Fatal("the leader offered no snapshot, so nothing was tried")
 		}
 		if err := l.raft.Snapshot().Error(); err != nil {

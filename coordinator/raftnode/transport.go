@@ -47,9 +47,14 @@ type guarded struct {
 	mu   sync.Mutex // guards what follows
 	sent map[raft.ServerID]time.Time
 	held map[raft.ServerID]held
+	// watched are those whose every answer is looked at, heard is when each last answered.
+	watched map[raft.ServerID]bool
+	heard   map[raft.ServerID]time.Time
+	pipes   map[raft.ServerID]raft.AppendPipeline // the newest of each follower
 }
 
-// held is what a follower is known to hold of this leader's log, in one term, while the group is founded.
+// held is what a follower is known to hold of this leader's log, in one term, while the group is
+// founded or the follower is being added.
 type held struct {
 	term    uint64
 	reaches uint64 // its log equals ours up to here
@@ -66,6 +71,8 @@ func guard(t Transport, log *slog.Logger) *guarded {
 		Transport: t, log: log, term: func() uint64 { return 0 }, founded: func() bool { return true },
 		rpcs: make(chan raft.RPC), done: make(chan struct{}),
 		sent: map[raft.ServerID]time.Time{}, held: map[raft.ServerID]held{},
+		watched: map[raft.ServerID]bool{}, heard: map[raft.ServerID]time.Time{},
+		pipes: map[raft.ServerID]raft.AppendPipeline{},
 	}
 }
 
@@ -105,27 +112,67 @@ func (g *guarded) RequestPreVote(id raft.ServerID, target raft.ServerAddress, ar
 	return g.Transport.RequestPreVote(id, target, args, resp)
 }
 
-// AppendEntries notes what the follower holds while the group is founded.
+// AppendEntries notes that the follower is there, and what it holds while that matters.
 func (g *guarded) AppendEntries(id raft.ServerID, target raft.ServerAddress, args *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
 	err := g.Transport.AppendEntries(id, target, args, resp)
-	if err == nil && resp.Success && reaches(args) > 0 && !g.founded() {
-		now := held{term: args.Term, reaches: reaches(args)}
-		if upToDate(args) {
-			now.knows = args.LeaderCommitIndex
-		}
-		g.mu.Lock()
-		g.held[id] = now
-		g.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	return err
+	now := held{term: args.Term, reaches: reaches(args)}
+	if upToDate(args) {
+		now.knows = args.LeaderCommitIndex
+	}
+	founded := g.founded()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard[id] = time.Now()
+	if resp.Success && now.reaches > 0 && (!founded || g.watched[id]) {
+		g.held[id] = now
+	}
+	return nil
 }
 
-// AppendEntriesPipeline is for founded groups: before that, every answer is looked at.
+// watch begins or ends to look at every answer of a follower. A pipeline, whose answers are not seen,
+// is closed: the library goes on without, and opens the next one when it may.
+func (g *guarded) watch(id raft.ServerID, on bool) {
+	g.mu.Lock()
+	pipe := g.pipes[id]
+	delete(g.pipes, id)
+	delete(g.held, id)
+	delete(g.watched, id)
+	if on {
+		g.watched[id] = true
+	}
+	g.mu.Unlock()
+	if on && pipe != nil {
+		pipe.Close() //nolint:errcheck // it is given up either way
+	}
+}
+
+// alive reports whether the follower has answered lately.
+func (g *guarded) alive(id raft.ServerID) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	last, ever := g.heard[id]
+	return ever && time.Since(last) < aliveFor
+}
+
+// AppendEntriesPipeline is for founded groups and for members that are not just being added: of the
+// others every answer is looked at.
 func (g *guarded) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
-	if !g.founded() {
+	g.mu.Lock()
+	watched := g.watched[id]
+	g.mu.Unlock()
+	if watched || !g.founded() {
 		return nil, raft.ErrPipelineReplicationNotSupported
 	}
-	return g.Transport.AppendEntriesPipeline(id, target)
+	pipe, err := g.Transport.AppendEntriesPipeline(id, target)
+	if err == nil {
+		g.mu.Lock()
+		g.pipes[id] = pipe
+		g.mu.Unlock()
+	}
+	return pipe, err
 }
 
 // holds is what the follower is known to hold.

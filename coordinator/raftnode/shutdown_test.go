@@ -1,0 +1,62 @@
+package raftnode
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// The library answers nobody for entries that wait between log and state when it is shut down. A
+// node that waits for those answers would never end.
+func TestANodeEndsThoughEntriesWaitToBeApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var once sync.Once
+		open := func() { once.Do(func() { close(gate) }) }
+		var held bool
+		net := NewMemoryNet()
+		n, err := Open(Config{
+			NodeID: "n1", Logger: quiet(), OnFatal: func(error) {}, Seams: net.Seams("n1"),
+			Effects: func([]ledger.Effect, uint64) {
+				if held {
+					<-gate // the state takes its time
+				}
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Run(ctx) }()
+		if err := n.Bootstrap(t.Context(), "test", members()[:1]); err != nil {
+			t.Fatal(err)
+		}
+		held = true
+		var callers sync.WaitGroup
+		for i := range 40 {
+			time.Sleep(10 * time.Millisecond) // one entry each
+			callers.Go(func() {
+				_, err := n.Propose(t.Context(), put(string(rune('a' + i%26))))
+				if err != nil && !errors.Is(err, ErrUnknown) {
+					t.Errorf("a caller is told %v", err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		open()
+		select {
+		case <-ended:
+		case <-time.After(time.Minute):
+			t.Error("the node does not end")
+		}
+		callers.Wait()
+	})
+}
