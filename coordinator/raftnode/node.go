@@ -40,6 +40,7 @@ type Node struct {
 
 	changing  atomic.Bool   // a change of the members is under way
 	closing   chan struct{} // closed when Close begins
+	over      chan struct{} // closed when the library has ended
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -53,14 +54,14 @@ func Open(c Config) (*Node, error) {
 	}
 	n := &Node{
 		config: c, stop: newFailStop(c.OnFatal),
-		role: &role{latest: make(chan Leadership, 1), changed: make(chan struct{})}, closing: make(chan struct{}),
+		role: &role{latest: make(chan Leadership, 1), changed: make(chan struct{})}, closing: make(chan struct{}), over: make(chan struct{}),
 	}
 	n.fsm = &fsm{machine: ledger.New(), wanted: c.Namespace, effects: c.Effects, named: make(chan struct{}, 1), stop: n.stop}
 	if err := n.open(); err != nil {
 		return nil, err
 	}
 	n.proposer = newProposer(c.MaxInFlight, entriesOnTheWay, n.stop, func(entry []byte) raft.ApplyFuture {
-		return n.raft.Apply(entry, 0)
+		return endWith(n.raft.Apply(entry, 0), n.over)
 	})
 	return n, nil
 }
@@ -224,6 +225,7 @@ func (n *Node) Close() error {
 				err = n.transport.Close() // else a leader whose disk hangs keeps sending heartbeats
 			}
 			err = errors.Join(err, n.raft.Shutdown().Error())
+			close(n.over)
 			if n.disk != nil {
 				err = errors.Join(err, n.disk.Close())
 			}
