@@ -39,6 +39,8 @@ type SinkReading struct {
 	verify.OutputReader
 	// Key, Headers and Time: the sink keeps them beside the values.
 	Key, Headers, Time bool
+	// Stamps: a record that has no time is given that at which it is written.
+	Stamps bool
 	// Gone says why not everything is there that was written; "": it is.
 	Gone  string
 	Close func() error

@@ -140,7 +140,7 @@ func readKafkaSink(ctx context.Context, e spec.Env, u Use, _ bool) (*SinkReading
 	if t.header == "" {
 		t.header = kafka.EpochHeader
 	}
-	out := &SinkReading{OutputReader: t, Key: true, Headers: true, Time: true, Close: func() error { admin.Close(); return nil }}
+	out := &SinkReading{OutputReader: t, Key: true, Headers: true, Time: true, Stamps: true, Close: func() error { admin.Close(); return nil }}
 	first, err := beginnings(ctx, admin, u, "topic", in.Topic)
 	if err == nil {
 		t.ends, err = admin.EndOffsets(ctx, in.Topic, true)

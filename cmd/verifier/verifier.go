@@ -129,7 +129,7 @@ func (v *verification) sinks(ctx context.Context, job *verify.Job) error {
 }
 
 func (v *verification) add(job *verify.Job, s *spec.Sink, use spec.Use, out *adapters.SinkReading) error {
-	plain := sinkOf(s, fromspec.Keeps{Key: out.Key, Headers: out.Headers, Time: out.Time})
+	plain := sinkOf(s, fromspec.Keeps{Key: out.Key, Headers: out.Headers, Time: out.Time, Stamps: out.Stamps})
 	if use == spec.UseResults && v.Document.Window != nil {
 		t, err := v.program.Target(plain, out)
 		switch {

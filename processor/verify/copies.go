@@ -27,11 +27,30 @@ type side struct {
 	c        *Copies
 	byOrigin map[string]*held
 	byForm   map[digest]*held
+	// byContent is byForm without the times, where the sink stamps records that have none.
+	byContent map[digest]*untimed
+}
+
+// untimed are records of a sink that differ in nothing but their times.
+type untimed struct {
+	all  []*held
+	next int // those before it are taken
+}
+
+func (u *untimed) first() *held {
+	for u != nil && u.next < len(u.all) {
+		if x := u.all[u.next]; x.taken < x.n {
+			return x
+		}
+		u.next++
+	}
+	return nil
 }
 
 // held is one record in a sink, or several equal ones.
 type held struct {
 	form     digest
+	content  digest // where the sink stamps
 	n, taken int
 	place    string
 	epoch    Epoch
@@ -67,7 +86,7 @@ func (e *evaluator) readCopies(ctx context.Context) (err error) {
 }
 
 func (e *evaluator) readSide(ctx context.Context, c *Copies) (*side, error) {
-	s := &side{c: c, byOrigin: map[string]*held{}, byForm: map[digest]*held{}}
+	s := &side{c: c, byOrigin: map[string]*held{}, byForm: map[digest]*held{}, byContent: map[digest]*untimed{}}
 	marked := c == e.job.Late || c == e.job.Dead
 	tick := e.ticker("sink " + c.Name)
 	err := c.Reader.Read(ctx, func(o Output) error {
@@ -75,7 +94,8 @@ func (e *evaluator) readSide(ctx context.Context, c *Copies) (*side, error) {
 		if e.beyond(c.Name, &o) {
 			return nil
 		}
-		form := c.digest(&stream.Record{Key: o.Key, Value: o.Value, Headers: o.Headers, Time: o.Time})
+		r := &stream.Record{Key: o.Key, Value: o.Value, Headers: o.Headers, Time: o.Time}
+		form := c.digest(r, c.Time)
 		var x *held
 		if origin, ok := header(o.Headers, OriginHeader); ok && marked {
 			if x = s.byOrigin[origin]; x == nil {
@@ -85,9 +105,13 @@ func (e *evaluator) readSide(ctx context.Context, c *Copies) (*side, error) {
 		} else if x = s.byForm[form]; x == nil {
 			x = &held{}
 			s.byForm[form] = x
+			s.addContent(x, r)
 		}
 		if x.n++; x.n == 1 {
 			x.form, x.place, x.epoch = form, o.Place, Epoch{o.Generation, o.N}
+			if c.stamps() {
+				x.content = c.digest(r, false)
+			}
 			if c == e.job.Dead && c.Headers {
 				reason, _ := header(o.Headers, ReasonHeader)
 				x.noReason = reason == ""
@@ -121,8 +145,23 @@ func header(headers []stream.Header, name string) (value string, ok bool) {
 	return "", false
 }
 
+// stamps: a record without a time has one in the sink that nobody can foretell.
+func (c *Copies) stamps() bool { return c.Time && c.Stamps }
+
+// addContent makes a record of the sink known by what it is but for its time.
+func (s *side) addContent(x *held, r *stream.Record) {
+	if !s.c.stamps() {
+		return
+	}
+	content := s.c.digest(r, false)
+	if s.byContent[content] == nil {
+		s.byContent[content] = &untimed{}
+	}
+	s.byContent[content].all = append(s.byContent[content].all, x)
+}
+
 // digest takes of a record what the sink keeps, without the headers that pipelines add.
-func (c *Copies) digest(r *stream.Record) (d digest) {
+func (c *Copies) digest(r *stream.Record, timed bool) (d digest) {
 	h := sha256.New()
 	part := func(b []byte) {
 		var n [9]byte
@@ -149,23 +188,23 @@ func (c *Copies) digest(r *stream.Record) (d digest) {
 			}
 		}
 	}
-	if c.Time {
+	if timed {
 		part(binary.BigEndian.AppendUint64(nil, uint64(r.Time)))
 	}
 	copy(d[:], h.Sum(nil))
 	return d
 }
 
-// form is what the sink must hold of a record of the source.
-func (s *side) form(r *stream.Record) (digest, error) {
+// form is what the sink must hold of a record of the source, with its time if the sink keeps times, or without.
+func (s *side) form(r *stream.Record, timed bool) (digest, error) {
 	if s.c.Want == nil {
-		return s.c.digest(r), nil
+		return s.c.digest(r, timed), nil
 	}
 	want, err := s.c.Want(r)
 	if err != nil {
 		return digest{}, err
 	}
-	return s.c.digest(&want), nil
+	return s.c.digest(&want, timed), nil
 }
 
 // has returns where a record is in the sink and not taken yet; nil: it is not there.
@@ -176,14 +215,21 @@ func (s *side) has(r *stream.Record, origin string) *held {
 	if len(s.byForm) == 0 {
 		return nil
 	}
-	form, err := s.form(r)
+	form, err := s.form(r, s.c.Time)
 	if err != nil {
 		return nil
 	}
 	if x := s.byForm[form]; x != nil && x.taken < x.n {
 		return x
 	}
-	return nil
+	if r.Time != 0 || !s.c.stamps() {
+		return nil
+	}
+	content, err := s.form(r, false)
+	if err != nil {
+		return nil
+	}
+	return s.byContent[content].first()
 }
 
 // take is has, and the record is accounted for.
@@ -268,7 +314,12 @@ func (e *evaluator) deadLetter(a *arrival, cause error) {
 
 // sameAs compares a record that is known by where it stood.
 func (e *evaluator) sameAs(s *side, x *held, a *arrival) {
-	form, err := s.form(a.r)
+	form, err := s.form(a.r, s.c.Time)
+	if err == nil && form != x.form && a.r.Time == 0 && s.c.stamps() {
+		if content, bad := s.form(a.r, false); bad == nil && content == x.content {
+			return
+		}
+	}
 	switch {
 	case err != nil:
 		e.undeterminable(Case{Sink: s.c.Name, Key: a.origin, Why: "what must stand there can't be computed: " + err.Error()})

@@ -124,6 +124,8 @@ type Copies struct {
 	Reader OutputReader
 	// Key, Headers and Time: the sink keeps them beside the value.
 	Key, Headers, Time bool
+	// Stamps: the sink gives a record without a time the one at which it is written.
+	Stamps bool
 	// Want is what must stand in the sink for a record; nil: the record as it is. It may share its slices.
 	Want func(r *stream.Record) (stream.Record, error)
 	// Form brings a value into the form in which values are compared; nil: as they are.

@@ -28,8 +28,9 @@ type Sink struct {
 	Keeps      Keeps
 }
 
-// Keeps says what of a record a sink keeps beside its value.
-type Keeps struct{ Key, Headers, Time bool }
+// Keeps says what of a record a sink keeps beside its value. Stamps: one without a time is given that at which
+// it is written.
+type Keeps struct{ Key, Headers, Time, Stamps bool }
 
 // ErrAnonymous says that the results of a sink do not say of which key and window they are.
 var ErrAnonymous = errors.New("its results do not say of which key and window they are, so they can't be compared")
@@ -270,7 +271,7 @@ const (
 
 // Copies describes a sink of records.
 func (p *Program) Copies(s Sink, role Role, reader verify.OutputReader) (verify.Copies, error) {
-	c := verify.Copies{Name: s.Name, Reader: reader, Key: s.Keeps.Key, Headers: s.Keeps.Headers, Time: s.Keeps.Time}
+	c := verify.Copies{Name: s.Name, Reader: reader, Key: s.Keeps.Key, Headers: s.Keeps.Headers, Time: s.Keeps.Time, Stamps: s.Keeps.Stamps}
 	scope, mapped := p.source, false
 	if role == Passed {
 		scope, mapped = p.mapped, len(p.fields) > 0
