@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -306,6 +307,9 @@ func (g *generation) measured(e *epoch) *unisinkv1.Vote {
 		Stamp:         g.m.links.newest(),
 	}
 	now := time.Now()
+	if mutant.On("participant/vote-stands") && now.Sub(e.opened) > g.set.prepareTimeout {
+		v.Kind, v.Reason = unisinkv1.VoteKind_VOTE_KIND_NO, "no decision within the time-out"
+	}
 	for _, p := range e.ballot.GetBranches() {
 		sent := &unisinkv1.Prepared{Resource: p.GetResource(), Handle: p.GetHandle()}
 		if d := e.shares[p.GetResource()].vote.Deadline; !d.IsZero() {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -36,6 +38,15 @@ func (g *generation) lane(ctx context.Context, alias string) {
 	}
 }
 
+// inOrder is the order in which epochs are finished: theirs.
+func inOrder(epochs []*epoch) []*epoch {
+	if mutant.On("participant/finish-in-order") {
+		epochs = slices.Clone(epochs)
+		slices.Reverse(epochs)
+	}
+	return epochs
+}
+
 // nextBranch waits for the next branch that a lane may finish, and says how; nil when there will be none.
 func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *share, Verdict) {
 	g.mu.Lock()
@@ -46,7 +57,7 @@ func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *sha
 	err := g.until(ctx, func() bool {
 		e, s, want = nil, nil, verdictUnset
 		settled := g.end.closed && g.end.settled
-		for _, candidate := range g.epochs {
+		for _, candidate := range inOrder(g.epochs) {
 			found := candidate.shares[alias]
 			if found == nil || found.resolved {
 				continue

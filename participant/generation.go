@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -145,7 +146,9 @@ func (g *generation) closed(final uint64, cause string) bool {
 		return false
 	}
 	g.end.closed, g.end.cause = true, cause
-	g.outcome = max(g.outcome, final)
+	if !mutant.On("participant/final-of-the-close") {
+		g.outcome = max(g.outcome, final)
+	}
 	g.over(fmt.Errorf("%w: %s", ErrClosed, cause))
 	g.phase = PhaseIdle
 	g.note()

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -36,7 +37,7 @@ func newLinks() *links { return &links{changed: make(chan struct{}), lease: 3 * 
 func (l *links) obey(term uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if term < l.term {
+	if term < l.term && !mutant.On("participant/lower-terms-refused") {
 		return false
 	}
 	l.term = term

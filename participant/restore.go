@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -141,7 +142,10 @@ func (g *generation) recover(ctx context.Context, alias string, r Resource, o Op
 		})
 	}
 	// Twice: what was being prepared while the first list was made shows in the second (L3).
-	for range 2 {
+	for pass := range 2 {
+		if pass == 1 && mutant.On("participant/listed-twice") || mutant.On("participant/rest-rolled-back") {
+			break
+		}
 		if err := g.sweep(ctx, alias, r, o, list); err != nil {
 			return proofs, err
 		}
@@ -162,11 +166,15 @@ func (g *generation) sweep(ctx context.Context, alias string, r Resource, o Open
 		return err
 	}
 	for _, f := range found {
-		named := slices.ContainsFunc(list, func(u *unisinkv1.Unfinished) bool { return f.Handle.Same(handleFromWire(u.GetHandle())) })
+		named := slices.ContainsFunc(list, func(u *unisinkv1.Unfinished) bool { return isListed(f, u) })
 		if named || !g.dead(f.Name, alias) {
 			continue
 		}
-		proof, err := bring(ctx, g.m.log, g.m.troubles, r, f.Handle, RolledBack, true)
+		want := RolledBack
+		if mutant.On("participant/restore-by-handle") && decidedByNumber(f, list) {
+			want = Committed
+		}
+		proof, err := bring(ctx, g.m.log, g.m.troubles, r, f.Handle, want, true)
 		if err != nil {
 			return fmt.Errorf("roll back %s in %q: %w", f.Name, alias, err)
 		}
@@ -178,6 +186,19 @@ func (g *generation) sweep(ctx context.Context, alias string, r Resource, o Open
 		g.m.log.InfoContext(ctx, "rolled back what an older generation left", obs.Branch(f.Name.String()), obs.Resource(alias))
 	}
 	return nil
+}
+
+// isListed reports whether what was found is the branch that the order lists.
+func isListed(f Listed, u *unisinkv1.Unfinished) bool {
+	if mutant.On("participant/sweep-by-handle") {
+		return f.Name.Generation == u.GetEpoch().GetGeneration() && f.Name.N == u.GetEpoch().GetN()
+	}
+	return f.Handle.Same(handleFromWire(u.GetHandle()))
+}
+
+// decidedByNumber is what P4 forbids: it takes an epoch for decided because a later number is.
+func decidedByNumber(f Listed, list []*unisinkv1.Unfinished) bool {
+	return slices.ContainsFunc(list, func(u *unisinkv1.Unfinished) bool { return f.Name.N <= u.GetEpoch().GetN() })
 }
 
 // dead reports whether a listed name is this member's own, of a generation before this one. Names

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -66,6 +67,9 @@ func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *
 	case errors.Is(err, participant.ErrRetry): // the record is not judged yet
 	case i.dead >= 0:
 		i.count.DeadLettered++
+		if mutant.On("processor/dead-letter-in-the-epoch") {
+			return nil
+		}
 		bury(in, err, out.next(i.dead))
 		return out.full(ctx, i.dead)
 	case i.in.onBad.skip:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sort"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/window"
@@ -96,7 +97,7 @@ func (o *windowing[T, A]) due(split int, in *stream.Record) (bool, error) {
 
 // tooLate sends a record to the late output, if there is one.
 func (o *windowing[T, A]) tooLate(ctx context.Context, split int, in *stream.Record, out *outbox) error {
-	if o.late != nil {
+	if o.late != nil && !mutant.On("processor/late-output") {
 		to := out.next(len(o.sinks))
 		if err := o.late.encode(in, &o.rec, to); err != nil {
 			out.undo(len(o.sinks))

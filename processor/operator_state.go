@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
@@ -80,7 +81,7 @@ func (o *windowing[T, A]) restoreTime(d *state.Decoder, splits []stream.Split) (
 	theirs := string(d.Bytes())
 	groups := d.Uvarint()
 	if d.Err == nil && (theirs != o.fingerprint || groups != uint64(o.keyGroups)) {
-		return 0, fmt.Errorf("%w: the state was written by %q with %d key groups, the pipeline is %q with %d; run the old specification, or give the operator a new id",
+		return 0, fmt.Errorf("%w: the state was written by %q with %d key groups, the pipeline is %q with %d; run the old specification, or start from scratch",
 			participant.ErrMisconfigured, theirs, groups, o.fingerprint, o.keyGroups)
 	}
 	combined := stream.Watermark(d.Varint())
@@ -95,8 +96,14 @@ func (o *windowing[T, A]) restoreTime(d *state.Decoder, splits []stream.Split) (
 	if d.Err != nil {
 		return 0, d.Err
 	}
+	if mutant.On("processor/watermark-restored") {
+		marks, combined = nil, stream.MinWatermark
+	}
 	o.marks.Reset(splits, marks, combined)
 	o.settled = combined
+	if mutant.On("processor/fired-stays-fired") {
+		o.settled = stream.MinWatermark
+	}
 	return version, nil
 }
 

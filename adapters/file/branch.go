@@ -16,6 +16,7 @@ import (
 
 	"github.com/unisink/unisink/internal/crashfs"
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -28,6 +29,7 @@ type Branch struct {
 
 	files []published
 	now   *writing // the file that is being written
+	made  bool     // this object made the staged directory; else what is there is not its to drop
 	line  []byte   // reused
 
 	mu     sync.Mutex // guards failed, vote and ended against a Close or Open beside it; memory only
@@ -111,9 +113,13 @@ func (b *Branch) openNext() error {
 	if len(b.files) == 0 {
 		fault.Point("file/before-stage")
 		if err := b.s.at.fs.Mkdir(dir, 0o755); err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				err = fmt.Errorf("something is staged already, by an earlier attempt or another process: %w: %w", err, participant.ErrBug)
+			}
 			return err
 		}
-		if err := b.s.at.fs.SyncDir(b.s.at.stagedRoot()); err != nil {
+		b.made = true
+		if err := b.s.at.syncDir(b.s.at.stagedRoot()); err != nil {
 			return err
 		}
 		fault.Point("file/after-stage")
@@ -134,7 +140,9 @@ func (b *Branch) closeNow() error {
 	err := w.buf.Flush()
 	if err == nil {
 		fault.Point("file/before-fsync")
-		err = w.f.Sync()
+		if !mutant.On("file/sync-before-vote") {
+			err = w.f.Sync()
+		}
 	}
 	if err = errors.Join(err, w.f.Close()); err != nil {
 		return err
@@ -178,7 +186,7 @@ func (b *Branch) persist() (participant.Handle, error) {
 			return participant.Handle{}, fmt.Errorf("make %s durable: %w", b.branch, err)
 		}
 	}
-	if err := b.s.at.fs.SyncDir(b.s.at.staged(b.branch)); err != nil {
+	if err := b.s.at.syncDir(b.s.at.staged(b.branch)); err != nil && !mutant.On("file/sync-names-before-vote") {
 		return participant.Handle{}, fmt.Errorf("make the names of %s durable: %w", b.branch, err)
 	}
 	fault.Point("file/after-fsync")
@@ -230,6 +238,9 @@ func (b *Branch) drop() error {
 		err = b.now.f.Close()
 		b.now = nil
 	}
+	if !b.made {
+		return err // an earlier attempt by the same name may be prepared, and decided
+	}
 	return errors.Join(err, b.s.at.removeStaged(b.branch))
 }
 
@@ -262,7 +273,7 @@ func (l layout) removeStaged(branch string) error {
 	if err := crashfs.RemoveAll(l.fs, dir); err != nil {
 		return fmt.Errorf("remove what is staged of %s: %w", branch, err)
 	}
-	if err := l.fs.SyncDir(l.stagedRoot()); err != nil {
+	if err := l.syncDir(l.stagedRoot()); err != nil {
 		return fmt.Errorf("make the removal of %s durable: %w", branch, err)
 	}
 	return nil

@@ -366,3 +366,53 @@ func TestE3_AFullDiskIsANoWithTheRecordsPlaceAndLeavesNothing(t *testing.T) {
 func writeOne(b participant.Branch, v string) error {
 	return b.(*file.Branch).Write(context.Background(), records(v))
 }
+
+// looked calls then once, after the look at anything of a branch whose turn it is.
+type looked struct {
+	crashfs.FS
+	branch string
+	turn   int
+	then   func()
+}
+
+func (l *looked) Stat(name string) (fs.FileInfo, error) {
+	info, err := l.FS.Stat(name)
+	if l.then != nil && strings.Contains(name, l.branch) {
+		if l.turn--; l.turn == 0 {
+			l.then()
+		}
+	}
+	return info, err
+}
+
+// After any of the looks of an Inspect another finisher commits, and a reader takes the files away.
+// Were the manifest looked for first, it would not be there yet, and the branch not any more.
+func TestP16_AnInspectBesideACommitNeverSaysThatNothingIsThere(t *testing.T) {
+	ctx := context.Background()
+	for turn := 1; ; turn++ {
+		mem, s, h := one(t)
+		eye := &looked{FS: mem, branch: h.Name, turn: turn}
+		inspector := sink(t, eye, dir)
+		if _, err := inspector.Describe(ctx); err != nil {
+			t.Fatal(err)
+		}
+		eye.then = func() {
+			if p, err := s.Commit(ctx, h); err != nil || p.Verdict != participant.Committed {
+				t.Errorf("commit: %+v, %v", p, err)
+			}
+			if err := mem.Remove(filepath.Join(dir, h.Name+"-0001.jsonl")); err != nil {
+				t.Error(err)
+			}
+		}
+		st, err := inspector.Inspect(ctx, h)
+		if err != nil || st != participant.StateCommitted && st != participant.Undecided {
+			t.Fatalf("committed after look %d: inspect says state %d, %v; want undecided or committed", turn, st, err)
+		}
+		if eye.turn > 0 {
+			if turn < 3 {
+				t.Fatalf("inspect looked %d times, want twice or more", turn-1)
+			}
+			return
+		}
+	}
+}

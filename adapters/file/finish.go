@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -38,7 +39,7 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 		if err != nil {
 			return participant.Proof{}, fmt.Errorf("publish %s: %w", f.Name, err)
 		}
-		if missing {
+		if missing && !mutant.On("file/absence-is-no-success") {
 			// Another finisher may have got as far as removing what is staged, and a reader may
 			// have taken the file away since: the manifest is looked for after the files (P16).
 			if p, done, err := s.proven(h.Name); err != nil || done {
@@ -51,7 +52,7 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 			return participant.Proof{Verdict: participant.RolledBack, Evidence: fmt.Sprintf("%s is neither staged nor published, and no manifest names it", f.Name)}, nil
 		}
 	}
-	if err := s.at.fs.SyncDir(s.at.dir); err != nil {
+	if err := s.at.syncDir(s.at.dir); err != nil {
 		return participant.Proof{}, fmt.Errorf("make the names of %s durable: %w", b.Branch, err)
 	}
 	fault.Point("file/before-manifest")
@@ -73,7 +74,7 @@ func (s *Sink) proven(branch string) (participant.Proof, bool, error) {
 		return participant.Proof{}, false, err
 	}
 	// Its writer may have died before its name was durable.
-	if err := s.at.fs.SyncDir(s.at.manifests()); err != nil {
+	if err := s.at.syncDir(s.at.manifests()); err != nil {
 		return participant.Proof{}, false, fmt.Errorf("make the manifest of %s durable: %w", branch, err)
 	}
 	fault.Point("file/before-unstage")
@@ -215,6 +216,22 @@ func (s *Sink) Rollback(_ context.Context, h participant.Handle) (participant.Pr
 	return participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is staged or published"}, nil
 }
 
+// begun reports whether something of a branch is staged or published: without a manifest, it is
+// undecided or its commit is under way.
+func (s *Sink) begun(b body) (bool, error) {
+	if _, err := s.at.fs.Stat(s.at.staged(b.Branch)); err == nil {
+		return true, nil
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	for _, f := range b.Files {
+		if _, found, err := s.at.exists(filepath.Join(s.at.dir, f.Name)); err != nil || found {
+			return found, err
+		}
+	}
+	return false, nil
+}
+
 // Inspect looks at what is staged first and at the manifest second (P16).
 func (s *Sink) Inspect(_ context.Context, h participant.Handle) (participant.State, error) {
 	id, err := s.ready()
@@ -225,20 +242,14 @@ func (s *Sink) Inspect(_ context.Context, h participant.Handle) (participant.Sta
 	if err != nil {
 		return 0, err
 	}
-	undecided := false
-	if _, err := s.at.fs.Stat(s.at.staged(h.Name)); err == nil {
-		undecided = true
-	} else if !errors.Is(err, fs.ErrNotExist) {
+	undecided, err := s.begun(b)
+	if err != nil {
 		return 0, err
 	}
-	for _, f := range b.Files {
-		_, found, err := s.at.exists(filepath.Join(s.at.dir, f.Name))
-		if err != nil {
-			return 0, err
-		}
-		undecided = undecided || found // published, and no manifest yet: a commit is under way
-	}
 	_, committed, err := s.at.exists(s.at.manifest(h.Name))
+	if mutant.On("file/marker-after-list") {
+		undecided, _ = s.begun(b)
+	}
 	switch {
 	case err != nil:
 		return 0, err

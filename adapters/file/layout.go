@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/internal/crashfs"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -77,7 +78,7 @@ func (l layout) identity() (string, error) {
 		id, err := l.readIdentity()
 		if err == nil {
 			// It may have been published by a process that died before it made the name durable.
-			return id, l.fs.SyncDir(l.private())
+			return id, l.syncDir(l.private())
 		}
 		if !errors.Is(err, fs.ErrNotExist) {
 			return "", err
@@ -112,7 +113,7 @@ func (l layout) readIdentity() (string, error) {
 func (l layout) still(id string) error {
 	now, err := l.readIdentity()
 	switch {
-	case err == nil && now == id:
+	case err == nil && now == id, mutant.On("file/absence-is-no-proof"):
 		return nil
 	case err == nil:
 		return fmt.Errorf("%s has the identity %s, and this process writes to the one with %s; put that one back, or start the process again to use this one: %w",
@@ -139,7 +140,7 @@ func (l layout) publish(name string, text []byte) error {
 	if linkErr != nil {
 		return linkErr
 	}
-	return l.fs.SyncDir(filepath.Dir(name))
+	return l.syncDir(filepath.Dir(name))
 }
 
 // replace is publish over what may be there.
@@ -151,7 +152,7 @@ func (l layout) replace(name string, text []byte) error {
 	if err := l.fs.Rename(tmp, name); err != nil {
 		return err
 	}
-	return l.fs.SyncDir(filepath.Dir(name))
+	return l.syncDir(filepath.Dir(name))
 }
 
 func (l layout) writeScratch(text []byte) (name string, err error) {
@@ -169,6 +170,14 @@ func (l layout) writeScratch(text []byte) (name string, err error) {
 		err = f.Sync()
 	}
 	return name, errors.Join(err, f.Close())
+}
+
+// syncDir makes the names in a directory durable.
+func (l layout) syncDir(name string) error {
+	if mutant.On("file/sync-directories") {
+		return nil
+	}
+	return l.fs.SyncDir(name)
 }
 
 // exists reports whether there is a regular file of that name, and how long it is.

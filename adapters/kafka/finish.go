@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
 )
@@ -195,6 +196,9 @@ func ambiguous(err error) bool {
 
 // settle finds out what an ambiguous answer means. What cannot be proven stays in doubt.
 func (f *finish) settle(ctx context.Context, commit bool, answer error) (participant.Proof, error) {
+	if commit && mutant.On("kafka/fenced-is-no-success") {
+		return participant.Proof{Verdict: participant.Committed, Evidence: "taken for committed"}, nil
+	}
 	at, err := f.look(ctx)
 	switch {
 	case err != nil:
@@ -203,7 +207,7 @@ func (f *finish) settle(ctx context.Context, commit bool, answer error) (partici
 		return participant.Proof{}, &participant.RetryAfter{After: 10 * time.Millisecond, Err: fmt.Errorf("EndTxn was answered %w, but %s", answer, at.evidence)}
 	case at.verdict != 0:
 		return f.prove(ctx, at)
-	case commit:
+	case commit && !mutant.On("kafka/absence-is-no-abort"):
 		return participant.Proof{}, fmt.Errorf("in doubt: EndTxn was answered %w, and neither the coordinator nor the witness nor the log shows how the transaction ended; ask an operator to look at it", answer)
 	}
 	return f.prove(ctx, outcome{verdict: participant.RolledBack, guessed: true, evidence: fmt.Sprintf("EndTxn was answered %v, and nothing shows a commit", answer)})
@@ -232,7 +236,7 @@ func (f *finish) prove(ctx context.Context, ended outcome) (participant.Proof, e
 	if err != nil {
 		return participant.Proof{}, err
 	}
-	if len(open) > 0 {
+	if len(open) > 0 && !mutant.On("kafka/no-partition-open") {
 		mended, err := f.mend(ctx, ended, open)
 		if err != nil {
 			return participant.Proof{}, err

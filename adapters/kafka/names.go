@@ -11,12 +11,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
 // slotID is the transactional id of a slot: a branch's name with the slot in the place of the
 // epoch, so ids grow with restarts and never with epochs.
 func slotID(o participant.Opening, pipeline string, shard uint32, slot int) string {
+	if mutant.On("kafka/ids-carry-generation") {
+		o.Generation = 1
+	}
 	return participant.BranchName{
 		Namespace: o.Namespace, Pipeline: pipeline, Shard: shard, Member: o.Member,
 		Resource: o.Resource, Generation: o.Generation, N: uint64(slot),

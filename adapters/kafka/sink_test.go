@@ -341,6 +341,17 @@ func TestO1_FencedAnswerAfterARealCommitIsProvenByTheWitness(t *testing.T) {
 	}
 	r.commit(s, h, participant.Committed)
 	r.rollback(s, h, participant.Committed)
+	// And when the log has lost the marker too: the witness is all that is left.
+	for i := range b.Topics {
+		for j := range b.Topics[i].Parts {
+			b.Topics[i].Parts[j] = b.Topics[i].Parts[j][:1]
+		}
+	}
+	blind, err := b.encode("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.commit(s, blind, participant.Committed)
 	r.sees(10)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
 )
@@ -99,7 +100,7 @@ func (t *tenure) take(ctx context.Context) (*slot, error) {
 		over, changed := t.over, t.changed
 		var held []*body
 		for _, s := range t.slots {
-			if s.use == slotFree || (s.use == slotPrepared && t.sink.reuseUnresolved) {
+			if s.use == slotFree || (s.use == slotPrepared && (t.sink.reuseUnresolved || mutant.On("kafka/slot-until-resolved"))) {
 				s.use, s.holds = slotTaken, nil
 				t.mu.Unlock()
 				return s, nil

@@ -9,6 +9,7 @@ import (
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/internal/mutant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -41,7 +42,9 @@ func (s *scope) member(name string) *member {
 }
 
 // living reports that the holder must be waited for.
-func (m *member) living() bool { return m.instance != "" && (m.stream != nil || !m.sawEnd) }
+func (m *member) living() bool {
+	return m.instance != "" && (m.stream != nil || !m.sawEnd && !mutant.On("session/end-was-seen"))
+}
 
 // present reports that the holder can be given orders.
 func (m *member) present() bool { return m.instance != "" && m.stream != nil }
@@ -178,7 +181,7 @@ func (s *scope) expire(ctx context.Context, now time.Time) {
 		}
 		why := ""
 		switch {
-		case !now.Before(m.lease):
+		case !now.Before(m.lease) && !mutant.On("session/lease-ends"):
 			why = fmt.Sprintf("member %s (instance %s) was silent for its lease of %s", m.name, m.instance, s.leaseTime())
 		case m.stream != nil && m.stream.behind(now) > s.leaseTime():
 			why = fmt.Sprintf("member %s (instance %s) has not read its orders for a lease of %s", m.name, m.instance, s.leaseTime())

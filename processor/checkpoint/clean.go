@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // Sweep deletes this member's parts of generations before this one that no kept restore point names.
@@ -25,7 +26,7 @@ func (s *Snapshots) Sweep(ctx context.Context, generation uint64, kept []string)
 	for _, stored := range ids {
 		id := strings.TrimPrefix(stored, s.cfg.Scope)
 		part, ok := parsePart(id)
-		if !ok || part.member != s.cfg.Member || part.generation >= generation || named[id] {
+		if !ok || part.member != s.cfg.Member || part.generation >= generation && !mutant.On("checkpoint/older-parts-only") || named[id] && !mutant.On("checkpoint/named-parts-kept") {
 			continue
 		}
 		if err := s.cfg.Store.Delete(ctx, stored); err != nil {

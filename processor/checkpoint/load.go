@@ -71,10 +71,14 @@ func (l *loader) first(ctx context.Context, p participant.StatePart, begin func(
 	if d.Err != nil {
 		return d.Err
 	}
-	switch section {
-	case sectionWhole:
-	case sectionChain:
-		l.chained = true
+	if section != sectionWhole && section != sectionChain {
+		return notFirst(section)
+	}
+	// Whose state it is comes first: of another operator's, nothing else need be in order.
+	if l.keyed, err = begin(meta); err != nil {
+		return err
+	}
+	if l.chained = section == sectionChain; l.chained {
 		l.info = readChain(&d, l.s.cfg.KeyGroups)
 		if d.Err == nil && len(d.Rest) > 0 {
 			d.Err = fmt.Errorf("%w: there is something behind its end", state.ErrFormat)
@@ -85,11 +89,6 @@ func (l *loader) first(ctx context.Context, p participant.StatePart, begin func(
 		if d.Err != nil {
 			return d.Err
 		}
-	default:
-		return notFirst(section)
-	}
-	if l.keyed, err = begin(meta); err != nil {
-		return err
 	}
 	if l.chained && l.keyed == nil || l.keyed == nil && len(l.parts)+len(d.Rest) > 0 {
 		return fmt.Errorf("%w: it has keyed state, and the operator keeps none", state.ErrFormat)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/state"
 )
@@ -96,7 +97,7 @@ func (s *Snapshots) Take(ctx context.Context, b participant.Barrier, meta []byte
 		return Snapshot{}, err
 	}
 	snap, err := s.chained(b, meta, size, limit)
-	if len(writes) > 0 {
+	if len(writes) > 0 && !mutant.On("checkpoint/durable-before-vote") {
 		snap.Ready = func(ctx context.Context) error { return ready(ctx, writes) }
 	}
 	return snap, err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unisink/unisink/internal/crashfs"
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // Dir is a Store in one directory, which may be a shared one. A part is written beside its final
@@ -107,7 +108,9 @@ func (d *Dir) Put(ctx context.Context, id string, body []byte) (err error) {
 	_, werr := f.Write(body)
 	if werr == nil {
 		fault.Point("state/before-sync")
-		werr = f.Sync()
+		if !mutant.On("state/sync-part") {
+			werr = f.Sync()
+		}
 	}
 	if err := errors.Join(werr, f.Close()); err != nil {
 		return err
@@ -117,6 +120,9 @@ func (d *Dir) Put(ctx context.Context, id string, body []byte) (err error) {
 		return err
 	}
 	fault.Point("state/after-rename")
+	if mutant.On("state/sync-directory") {
+		return nil
+	}
 	return d.fs.SyncDir(d.path)
 }
 

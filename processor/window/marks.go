@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -198,6 +199,9 @@ func (m *Marks) combine() {
 		}
 	}
 	if holding {
-		m.combined = max(m.combined, least)
+		if !mutant.On("window/watermark-never-falls") {
+			least = max(m.combined, least)
+		}
+		m.combined = least
 	}
 }
