@@ -140,6 +140,28 @@ func TestAMistakeInTheSettingsHasItsPlaceAndNoSecret(t *testing.T) {
 	}
 }
 
+// All lines that have no timestamp would be of one moment, in one window.
+func TestAWindowOverLinesNeedsAnEventTime(t *testing.T) {
+	const window = "key: rec.k, window: {tumbling: 1s, aggregate: {n: count()}}, "
+	for name, c := range map[string]struct {
+		source, window string
+		refused        bool
+	}{
+		"values":                  {"file: {dir: in}", window, true},
+		"values, said so":         {"file: {dir: in, lines: value}", window, true},
+		"values with a time":      {"file: {dir: in}, event_time: rec.at", window, false},
+		"records":                 {"file: {dir: in, lines: record}", window, false},
+		"values without a window": {"file: {dir: in}", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := build(parse(t, "{pipeline: p, source: {"+c.source+"}, "+c.window+"sinks: [{name: out, file: {dir: out}}]}"))
+			if refused := err != nil && strings.Contains(err.Error(), "source.file: a line that is a value alone has no timestamp"); refused != c.refused || err != nil && !refused {
+				t.Errorf("error %v; want it refused: %v", err, c.refused)
+			}
+		})
+	}
+}
+
 func TestDeadLettersAreWholeLinesUnlessTheFileSaysOtherwise(t *testing.T) {
 	for settings, want := range map[string]string{
 		"{dir: %q}":               `{"key":null,"value":"a\nb","timestamp":0,"headers":[]}` + "\n",

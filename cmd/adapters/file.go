@@ -33,7 +33,9 @@ func File() Adapter {
 	return Adapter{Kind: file.Kind, Check: checkFiles, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}), Places: filePlaces,
-			Source: newFileSource,
+			Source: func(_ spec.Env, name string, s spec.Settings) (processor.Source, error) {
+				return newFileSource(name, s, needsTimes(doc))
+			},
 			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
 				return newFileSink(e, s, takesDeadLetters(doc, name))
 			},
@@ -53,10 +55,18 @@ func takesDeadLetters(doc *spec.Document, name string) bool {
 	return false
 }
 
-func newFileSource(_ spec.Env, name string, s spec.Settings) (processor.Source, error) {
+// needsTimes: the windows of a specification go by the timestamps that the source gives.
+func needsTimes(doc *spec.Document) bool {
+	return doc != nil && doc.Window != nil && doc.Source.EventTime.Value == ""
+}
+
+func newFileSource(name string, s spec.Settings, timed bool) (processor.Source, error) {
 	var in fileSource
 	if err := decode(s, &in); err != nil {
 		return nil, err
+	}
+	if timed && in.Lines != file.LineRecord {
+		return nil, s.Mistake("", "a line that is a value alone has no timestamp, and the window needs one: say which field it is, for example event_time: rec.at")
 	}
 	out, err := file.NewSource(file.SourceConfig{
 		Name: name, Dir: in.Dir, Lines: in.Lines, Follow: in.Follow, PollEvery: in.PollEvery, BatchRecords: in.BatchRecords, MaxRecordBytes: in.MaxRecordBytes,
