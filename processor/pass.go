@@ -147,7 +147,7 @@ func (o *passOperator[T]) restore(meta []byte, splits []stream.Split) error {
 		return err
 	}
 	if theirs := string(d.Bytes()); d.Err == nil && theirs != passFingerprint {
-		return fmt.Errorf("%w: the state was written by %q, and the pipeline is %q; run the old specification, or give the operator a new id",
+		return fmt.Errorf("%w: the state was written by %q, and the pipeline is %q; run the old specification, or start from scratch",
 			participant.ErrMisconfigured, theirs, passFingerprint)
 	}
 	for _, c := range o.count.passList(version) {

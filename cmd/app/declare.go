@@ -80,7 +80,7 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 	if err != nil {
 		return err
 	}
-	if err := declare(ctx, rc, spec, epoch); err != nil {
+	if err := declare(ctx, rc, p, spec, epoch); err != nil {
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
 	m, err := p.NewMember(ctx, processor.RunConfig{
@@ -221,7 +221,7 @@ func runClient(rc RunContext) (*participant.Client, error) {
 
 // declare makes the pipeline known. One that is known already is left as it is, unless a change is
 // allowed: its settings are the operator's, and another specification under its name may be a mistake.
-func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time.Duration) (err error) {
+func declare(ctx context.Context, rc RunContext, p *processor.Pipeline, spec processor.Spec, epoch time.Duration) (err error) {
 	if rc.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, rc.Timeout)
@@ -244,7 +244,7 @@ func declare(ctx context.Context, rc RunContext, spec processor.Spec, epoch time
 	}
 	switch {
 	case err == nil:
-		change, needed, err := accept(ctx, rc, known, put)
+		change, needed, err := accept(ctx, rc, known, put, func() error { return fits(ctx, rc, cl.Pipelines(), p, r) })
 		if err != nil || !needed {
 			return err
 		}
@@ -273,8 +273,9 @@ func memberSpecs(spec processor.Spec) (out []*unisinkv1.MemberSpec) {
 }
 
 // accept compares what runs with what is known. Where they differ and that is allowed, it returns the
-// pipeline as it is to be declared; else an error that says what differs.
-func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline) (change *unisinkv1.Pipeline, needed bool, err error) {
+// pipeline as it is to be declared; else an error that says what differs. Fits says whether the state is one
+// that ours can go on with.
+func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline, fits func() error) (change *unisinkv1.Pipeline, needed bool, err error) {
 	if known.GetKeyGroups() != ours.GetKeyGroups() {
 		return nil, false, failf(CodeRefused, "it has %d key groups, as it was created, and this specification says %d; their number never changes", known.GetKeyGroups(), ours.GetKeyGroups())
 	}
@@ -298,6 +299,9 @@ func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline)
 	if len(what) == 0 {
 		return nil, false, nil
 	}
+	if err := fits(); err != nil {
+		return nil, false, err
+	}
 	rc.Logger.InfoContext(ctx, "a changed specification is accepted; state goes on where operators keep their ids",
 		slog.String("pipeline", known.GetName()), slog.String("changes", strings.Join(what, ", ")))
 	if len(sinks) == 0 && old == now {
@@ -306,6 +310,32 @@ func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline)
 	change = proto.CloneOf(known)
 	change.Members, change.Fingerprint, change.Settings.EpochIntervalMs = ours.GetMembers(), ours.GetFingerprint(), now
 	return change, true, nil
+}
+
+// fits asks the restore point whether a changed pipeline can go on with it, before the change is declared:
+// found at the restore, it halts the scope.
+func fits(ctx context.Context, rc RunContext, pl unisinkv1.PipelinesClient, p *processor.Pipeline, known *unisinkv1.GetPipelineResponse) error {
+	if rc.FromScratch || known.GetPipeline().GetFingerprint() == p.Fingerprint() {
+		return nil
+	}
+	for _, s := range known.GetScopes() {
+		at := s.GetRestorePoint()
+		if at.GetGeneration() == 0 {
+			continue
+		}
+		e, err := pl.GetEpoch(ctx, &unisinkv1.GetEpochRequest{Scope: s.GetScope(), Epoch: at})
+		if err != nil {
+			return fmt.Errorf("ask for its state: %w", err)
+		}
+		var parts []participant.StatePart
+		for _, x := range e.GetEpoch().GetParts() {
+			parts = append(parts, participant.StatePart{ID: x.GetId(), Operator: x.GetOperator(), Store: x.GetStore(), Body: x.GetBody()})
+		}
+		if err := p.Fits(at.GetGeneration(), at.GetN(), parts); err != nil {
+			return failf(CodeRefused, "the change is not possible: %w", err)
+		}
+	}
+	return nil
 }
 
 // changedSinks says which sinks were added, removed, or are of another kind.
