@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -77,6 +78,9 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 		return fmt.Errorf("open source %q: %w", t.p.sourceName, err)
 	}
 	splits := t.p.source.Splits()
+	if err := sameSource(from, splits); err != nil {
+		return fmt.Errorf("restore point %d.%d: %w", r.RestoreGeneration, r.RestoreN, err)
+	}
 	if r.Fresh {
 		op.reset(splits)
 		t.snap.Clear()
@@ -92,6 +96,19 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 	}
 	t.loop, t.gen = loop, r.Generation
 	t.show()
+	return nil
+}
+
+// sameSource refuses positions of a source by another name. A source that did not mind would go on from
+// them under its own name, the old ones would be voted for beside the new for ever, and the next restart would
+// read again from whichever comes last.
+func sameSource(from []stream.Position, splits []stream.Split) error {
+	for _, p := range from {
+		if !slices.ContainsFunc(splits, func(s stream.Split) bool { return s.Resource == p.Split.Resource }) && len(splits) > 0 {
+			return fmt.Errorf("%w: it has positions of source %q, and the source's name is %q now: give it its old name, or start from scratch",
+				participant.ErrMisconfigured, p.Split.Resource, splits[0].Resource)
+		}
+	}
 	return nil
 }
 
