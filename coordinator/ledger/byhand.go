@@ -3,6 +3,8 @@ package ledger
 import (
 	"fmt"
 	"slices"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // admit refuses a hand-run id without a record, unless it may get one: its time must lie at the
@@ -13,7 +15,7 @@ func (m *Machine) admit(s *step, id TxnID, now int64) (at int64, ok bool) {
 	switch {
 	case !ok:
 		s.refuse(Invalid, "%q is no id of a transaction run by hand; one is a UUIDv7 in lower case", id)
-	case at < m.floor && !m.unguarded.floorCheck:
+	case at < m.floor && !m.unguarded.floorCheck, at < m.forgotten && !mutant.On("ledger/restored-presumes-nothing"):
 		s.refuse(TooOld, "transaction %s is older than what the ledger remembers; whether it was committed shows in its resources only", id)
 	case at > now+MaxAhead && !m.unguarded.aheadCheck:
 		s.refuse(TooNew, "the id of transaction %s lies %d ms ahead of the coordinator: check the client's clock", id, at-now)

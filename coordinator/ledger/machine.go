@@ -18,6 +18,7 @@ type Machine struct {
 	level          uint32
 	lastGeneration Generation
 	floor          int64
+	forgotten      int64 // see State
 
 	nodes     map[string]nodeEntry
 	pipelines map[string]*pipeline
@@ -229,6 +230,9 @@ func (m *Machine) headDigest() uint64 {
 	e.num(uint64(m.level))
 	e.num(uint64(m.lastGeneration))
 	e.int(m.floor)
+	if m.forgotten != 0 {
+		e.int(m.forgotten)
+	}
 	return e.sum()
 }
 

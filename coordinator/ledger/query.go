@@ -19,6 +19,9 @@ func (m *Machine) Hash() [32]byte {
 	e.num(uint64(m.level))
 	e.num(uint64(m.lastGeneration))
 	e.int(m.floor)
+	if m.forgotten != 0 {
+		e.int(m.forgotten)
+	}
 	e.num(uint64(len(m.nodes)))
 	for _, n := range m.Nodes() {
 		e.node(n)

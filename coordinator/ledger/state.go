@@ -166,7 +166,7 @@ func (m *Machine) txnIDs() []TxnID { return slices.Sorted(maps.Keys(m.txns)) }
 func (m *Machine) State() State {
 	s := State{
 		Namespace: m.namespace, Incarnation: m.incarnation, FeatureLevel: m.level,
-		LastGeneration: m.lastGeneration, Floor: m.floor,
+		LastGeneration: m.lastGeneration, Floor: m.floor, Forgotten: m.forgotten,
 		Nodes: m.Nodes(), Pipelines: m.Pipelines(),
 	}
 	for _, id := range m.scopeIDs() {
@@ -198,7 +198,7 @@ func (m *Machine) fill(s State) error {
 			s.FeatureLevel, CurrentFeatureLevel)
 	}
 	m.namespace, m.incarnation, m.level = s.Namespace, s.Incarnation, s.FeatureLevel
-	m.lastGeneration, m.floor = s.LastGeneration, s.Floor
+	m.lastGeneration, m.floor, m.forgotten = s.LastGeneration, s.Floor, s.Forgotten
 	m.seal(&m.headSum, m.headDigest())
 	for _, n := range s.Nodes {
 		if _, found := m.nodes[n.ID]; found {

@@ -91,6 +91,10 @@ func (id identity) adopt(dir, namespace string, incarnation uint64) (identity, e
 	if id.Namespace != "" && id.Namespace != namespace {
 		return id, fmt.Errorf("%w: %s belongs to the group of namespace %q, and its log says %q", ErrForeignDataDir, dir, id.Namespace, namespace)
 	}
+	if id.Incarnation != 0 && id.Incarnation != incarnation && !mutant.On("raft/one-incarnation") {
+		return id, fmt.Errorf("%w: %s belongs to incarnation %d of namespace %q, and a node of incarnation %d has taken it for its own; "+
+			"stop the nodes of the other incarnation for good, and restore the backup once more", ErrForeignDataDir, dir, id.Incarnation, namespace, incarnation)
+	}
 	if id.Namespace == namespace && id.Incarnation == incarnation {
 		return id, nil
 	}

@@ -40,6 +40,7 @@ func (h *header) visit(w *wire) {
 	w.u32(4, &h.state.FeatureLevel)
 	num(w, 5, &h.state.LastGeneration)
 	w.i64(6, &h.state.Floor)
+	w.i64(7, &h.state.Forgotten)
 }
 
 // trailer is unisink.storage.v1.SnapshotTrailer.

@@ -259,9 +259,12 @@ type StatusResponse struct {
 	// Milliseconds since the leader was last heard; 0 on the leader.
 	LeaderSilentMs int64 `protobuf:"varint,14,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
 	// Where the answering node is reached by other nodes, as it advertises itself.
-	RaftAddress   string `protobuf:"bytes,15,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RaftAddress string `protobuf:"bytes,15,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
+	// Highest feature level that the answering node's binary understands, and its version.
+	SupportedFeatureLevel uint32 `protobuf:"varint,16,opt,name=supported_feature_level,json=supportedFeatureLevel,proto3" json:"supported_feature_level,omitempty"`
+	Version               string `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields         protoimpl.UnknownFields
+	sizeCache             protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -399,6 +402,503 @@ func (x *StatusResponse) GetRaftAddress() string {
 	return ""
 }
 
+func (x *StatusResponse) GetSupportedFeatureLevel() uint32 {
+	if x != nil {
+		return x.SupportedFeatureLevel
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+type AddNodeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// Where the node serves clients; the rest it says itself.
+	ClientAddress string `protobuf:"bytes,2,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	// Its id, which must be what the node says.
+	Node          string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddNodeRequest) Reset() {
+	*x = AddNodeRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddNodeRequest) ProtoMessage() {}
+
+func (x *AddNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddNodeRequest.ProtoReflect.Descriptor instead.
+func (*AddNodeRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *AddNodeRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *AddNodeRequest) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+func (x *AddNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type AddNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddNodeResponse) Reset() {
+	*x = AddNodeResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddNodeResponse) ProtoMessage() {}
+
+func (x *AddNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddNodeResponse.ProtoReflect.Descriptor instead.
+func (*AddNodeResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *AddNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type RemoveNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeRequest) Reset() {
+	*x = RemoveNodeRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeRequest) ProtoMessage() {}
+
+func (x *RemoveNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeRequest.ProtoReflect.Descriptor instead.
+func (*RemoveNodeRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RemoveNodeRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RemoveNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type RemoveNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNodeResponse) Reset() {
+	*x = RemoveNodeResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNodeResponse) ProtoMessage() {}
+
+func (x *RemoveNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNodeResponse.ProtoReflect.Descriptor instead.
+func (*RemoveNodeResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{8}
+}
+
+type ReplaceNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	OldNode       string                 `protobuf:"bytes,2,opt,name=old_node,json=oldNode,proto3" json:"old_node,omitempty"`
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	ClientAddress string                 `protobuf:"bytes,4,opt,name=client_address,json=clientAddress,proto3" json:"client_address,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceNodeRequest) Reset() {
+	*x = ReplaceNodeRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceNodeRequest) ProtoMessage() {}
+
+func (x *ReplaceNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceNodeRequest.ProtoReflect.Descriptor instead.
+func (*ReplaceNodeRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReplaceNodeRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReplaceNodeRequest) GetOldNode() string {
+	if x != nil {
+		return x.OldNode
+	}
+	return ""
+}
+
+func (x *ReplaceNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReplaceNodeRequest) GetClientAddress() string {
+	if x != nil {
+		return x.ClientAddress
+	}
+	return ""
+}
+
+type ReplaceNodeResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          *Node                  `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReplaceNodeResponse) Reset() {
+	*x = ReplaceNodeResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReplaceNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReplaceNodeResponse) ProtoMessage() {}
+
+func (x *ReplaceNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReplaceNodeResponse.ProtoReflect.Descriptor instead.
+func (*ReplaceNodeResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ReplaceNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+type TransferRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferRequest) Reset() {
+	*x = TransferRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferRequest) ProtoMessage() {}
+
+func (x *TransferRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferRequest.ProtoReflect.Descriptor instead.
+func (*TransferRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *TransferRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+type TransferResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The node that led and ends.
+	Node          string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TransferResponse) Reset() {
+	*x = TransferResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TransferResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TransferResponse) ProtoMessage() {}
+
+func (x *TransferResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TransferResponse.ProtoReflect.Descriptor instead.
+func (*TransferResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *TransferResponse) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type BackupRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupRequest) Reset() {
+	*x = BackupRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupRequest) ProtoMessage() {}
+
+func (x *BackupRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupRequest.ProtoReflect.Descriptor instead.
+func (*BackupRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BackupRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+type BackupResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BackupResponse) Reset() {
+	*x = BackupResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BackupResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BackupResponse) ProtoMessage() {}
+
+func (x *BackupResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BackupResponse.ProtoReflect.Descriptor instead.
+func (*BackupResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *BackupResponse) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 var File_unisink_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_unisink_v1_cluster_proto_rawDesc = "" +
@@ -417,7 +917,7 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12&\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x10.unisink.v1.NodeR\x05nodes\"\x13\n" +
 	"\x11BootstrapResponse\"\x0f\n" +
-	"\rStatusRequest\"\xfe\x03\n" +
+	"\rStatusRequest\"\xd0\x04\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -436,10 +936,43 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"state_hash\x18\f \x01(\tR\tstateHash\x12%\n" +
 	"\x0esnapshot_index\x18\r \x01(\x04R\rsnapshotIndex\x12(\n" +
 	"\x10leader_silent_ms\x18\x0e \x01(\x03R\x0eleaderSilentMs\x12!\n" +
-	"\fraft_address\x18\x0f \x01(\tR\vraftAddress2\x94\x01\n" +
+	"\fraft_address\x18\x0f \x01(\tR\vraftAddress\x126\n" +
+	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\x12\x18\n" +
+	"\aversion\x18\x11 \x01(\tR\aversion\"q\n" +
+	"\x0eAddNodeRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12%\n" +
+	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\"7\n" +
+	"\x0fAddNodeResponse\x12$\n" +
+	"\x04node\x18\x01 \x01(\v2\x10.unisink.v1.NodeR\x04node\"M\n" +
+	"\x11RemoveNodeRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\"\x14\n" +
+	"\x12RemoveNodeResponse\"\x90\x01\n" +
+	"\x12ReplaceNodeRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12\x19\n" +
+	"\bold_node\x18\x02 \x01(\tR\aoldNode\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12%\n" +
+	"\x0eclient_address\x18\x04 \x01(\tR\rclientAddress\";\n" +
+	"\x13ReplaceNodeResponse\x12$\n" +
+	"\x04node\x18\x01 \x01(\v2\x10.unisink.v1.NodeR\x04node\"7\n" +
+	"\x0fTransferRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\"&\n" +
+	"\x10TransferResponse\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"5\n" +
+	"\rBackupRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\"$\n" +
+	"\x0eBackupResponse\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data2\xff\x03\n" +
 	"\aCluster\x12H\n" +
 	"\tBootstrap\x12\x1c.unisink.v1.BootstrapRequest\x1a\x1d.unisink.v1.BootstrapResponse\x12?\n" +
-	"\x06Status\x12\x19.unisink.v1.StatusRequest\x1a\x1a.unisink.v1.StatusResponseB7Z5github.com/unisink/unisink/proto/unisink/v1;unisinkv1b\x06proto3"
+	"\x06Status\x12\x19.unisink.v1.StatusRequest\x1a\x1a.unisink.v1.StatusResponse\x12B\n" +
+	"\aAddNode\x12\x1a.unisink.v1.AddNodeRequest\x1a\x1b.unisink.v1.AddNodeResponse\x12K\n" +
+	"\n" +
+	"RemoveNode\x12\x1d.unisink.v1.RemoveNodeRequest\x1a\x1e.unisink.v1.RemoveNodeResponse\x12N\n" +
+	"\vReplaceNode\x12\x1e.unisink.v1.ReplaceNodeRequest\x1a\x1f.unisink.v1.ReplaceNodeResponse\x12E\n" +
+	"\bTransfer\x12\x1b.unisink.v1.TransferRequest\x1a\x1c.unisink.v1.TransferResponse\x12A\n" +
+	"\x06Backup\x12\x19.unisink.v1.BackupRequest\x1a\x1a.unisink.v1.BackupResponse0\x01B7Z5github.com/unisink/unisink/proto/unisink/v1;unisinkv1b\x06proto3"
 
 var (
 	file_unisink_v1_cluster_proto_rawDescOnce sync.Once
@@ -453,28 +986,55 @@ func file_unisink_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_unisink_v1_cluster_proto_rawDescData
 }
 
-var file_unisink_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_unisink_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_unisink_v1_cluster_proto_goTypes = []any{
-	(*Node)(nil),              // 0: unisink.v1.Node
-	(*BootstrapRequest)(nil),  // 1: unisink.v1.BootstrapRequest
-	(*BootstrapResponse)(nil), // 2: unisink.v1.BootstrapResponse
-	(*StatusRequest)(nil),     // 3: unisink.v1.StatusRequest
-	(*StatusResponse)(nil),    // 4: unisink.v1.StatusResponse
-	(*Meta)(nil),              // 5: unisink.v1.Meta
+	(*Node)(nil),                // 0: unisink.v1.Node
+	(*BootstrapRequest)(nil),    // 1: unisink.v1.BootstrapRequest
+	(*BootstrapResponse)(nil),   // 2: unisink.v1.BootstrapResponse
+	(*StatusRequest)(nil),       // 3: unisink.v1.StatusRequest
+	(*StatusResponse)(nil),      // 4: unisink.v1.StatusResponse
+	(*AddNodeRequest)(nil),      // 5: unisink.v1.AddNodeRequest
+	(*AddNodeResponse)(nil),     // 6: unisink.v1.AddNodeResponse
+	(*RemoveNodeRequest)(nil),   // 7: unisink.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),  // 8: unisink.v1.RemoveNodeResponse
+	(*ReplaceNodeRequest)(nil),  // 9: unisink.v1.ReplaceNodeRequest
+	(*ReplaceNodeResponse)(nil), // 10: unisink.v1.ReplaceNodeResponse
+	(*TransferRequest)(nil),     // 11: unisink.v1.TransferRequest
+	(*TransferResponse)(nil),    // 12: unisink.v1.TransferResponse
+	(*BackupRequest)(nil),       // 13: unisink.v1.BackupRequest
+	(*BackupResponse)(nil),      // 14: unisink.v1.BackupResponse
+	(*Meta)(nil),                // 15: unisink.v1.Meta
 }
 var file_unisink_v1_cluster_proto_depIdxs = []int32{
-	5, // 0: unisink.v1.BootstrapRequest.meta:type_name -> unisink.v1.Meta
-	0, // 1: unisink.v1.BootstrapRequest.nodes:type_name -> unisink.v1.Node
-	0, // 2: unisink.v1.StatusResponse.nodes:type_name -> unisink.v1.Node
-	1, // 3: unisink.v1.Cluster.Bootstrap:input_type -> unisink.v1.BootstrapRequest
-	3, // 4: unisink.v1.Cluster.Status:input_type -> unisink.v1.StatusRequest
-	2, // 5: unisink.v1.Cluster.Bootstrap:output_type -> unisink.v1.BootstrapResponse
-	4, // 6: unisink.v1.Cluster.Status:output_type -> unisink.v1.StatusResponse
-	5, // [5:7] is the sub-list for method output_type
-	3, // [3:5] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	15, // 0: unisink.v1.BootstrapRequest.meta:type_name -> unisink.v1.Meta
+	0,  // 1: unisink.v1.BootstrapRequest.nodes:type_name -> unisink.v1.Node
+	0,  // 2: unisink.v1.StatusResponse.nodes:type_name -> unisink.v1.Node
+	15, // 3: unisink.v1.AddNodeRequest.meta:type_name -> unisink.v1.Meta
+	0,  // 4: unisink.v1.AddNodeResponse.node:type_name -> unisink.v1.Node
+	15, // 5: unisink.v1.RemoveNodeRequest.meta:type_name -> unisink.v1.Meta
+	15, // 6: unisink.v1.ReplaceNodeRequest.meta:type_name -> unisink.v1.Meta
+	0,  // 7: unisink.v1.ReplaceNodeResponse.node:type_name -> unisink.v1.Node
+	15, // 8: unisink.v1.TransferRequest.meta:type_name -> unisink.v1.Meta
+	15, // 9: unisink.v1.BackupRequest.meta:type_name -> unisink.v1.Meta
+	1,  // 10: unisink.v1.Cluster.Bootstrap:input_type -> unisink.v1.BootstrapRequest
+	3,  // 11: unisink.v1.Cluster.Status:input_type -> unisink.v1.StatusRequest
+	5,  // 12: unisink.v1.Cluster.AddNode:input_type -> unisink.v1.AddNodeRequest
+	7,  // 13: unisink.v1.Cluster.RemoveNode:input_type -> unisink.v1.RemoveNodeRequest
+	9,  // 14: unisink.v1.Cluster.ReplaceNode:input_type -> unisink.v1.ReplaceNodeRequest
+	11, // 15: unisink.v1.Cluster.Transfer:input_type -> unisink.v1.TransferRequest
+	13, // 16: unisink.v1.Cluster.Backup:input_type -> unisink.v1.BackupRequest
+	2,  // 17: unisink.v1.Cluster.Bootstrap:output_type -> unisink.v1.BootstrapResponse
+	4,  // 18: unisink.v1.Cluster.Status:output_type -> unisink.v1.StatusResponse
+	6,  // 19: unisink.v1.Cluster.AddNode:output_type -> unisink.v1.AddNodeResponse
+	8,  // 20: unisink.v1.Cluster.RemoveNode:output_type -> unisink.v1.RemoveNodeResponse
+	10, // 21: unisink.v1.Cluster.ReplaceNode:output_type -> unisink.v1.ReplaceNodeResponse
+	12, // 22: unisink.v1.Cluster.Transfer:output_type -> unisink.v1.TransferResponse
+	14, // 23: unisink.v1.Cluster.Backup:output_type -> unisink.v1.BackupResponse
+	17, // [17:24] is the sub-list for method output_type
+	10, // [10:17] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_unisink_v1_cluster_proto_init() }
@@ -489,7 +1049,7 @@ func file_unisink_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_v1_cluster_proto_rawDesc), len(file_unisink_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

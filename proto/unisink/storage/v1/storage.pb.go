@@ -3513,8 +3513,10 @@ type SnapshotHeader struct {
 	FeatureLevel   uint32                 `protobuf:"varint,4,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
 	LastGeneration uint64                 `protobuf:"varint,5,opt,name=last_generation,json=lastGeneration,proto3" json:"last_generation,omitempty"`
 	Floor          int64                  `protobuf:"varint,6,opt,name=floor,proto3" json:"floor,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Hand-run ids below it are too old for a verdict, since the state was restored from a backup; 0: it was not.
+	Forgotten     int64 `protobuf:"varint,7,opt,name=forgotten,proto3" json:"forgotten,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SnapshotHeader) Reset() {
@@ -3585,6 +3587,13 @@ func (x *SnapshotHeader) GetLastGeneration() uint64 {
 func (x *SnapshotHeader) GetFloor() int64 {
 	if x != nil {
 		return x.Floor
+	}
+	return 0
+}
+
+func (x *SnapshotHeader) GetForgotten() int64 {
+	if x != nil {
+		return x.Forgotten
 	}
 	return 0
 }
@@ -4047,14 +4056,15 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1a\n" +
 	"\bdeadline\x18\x06 \x01(\x03R\bdeadline\x12\x1c\n" +
 	"\theuristic\x18\a \x01(\tR\theuristic\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\xcc\x01\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"\xea\x01\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12#\n" +
 	"\rfeature_level\x18\x04 \x01(\rR\ffeatureLevel\x12'\n" +
 	"\x0flast_generation\x18\x05 \x01(\x04R\x0elastGeneration\x12\x14\n" +
-	"\x05floor\x18\x06 \x01(\x03R\x05floor\"\xa7\x02\n" +
+	"\x05floor\x18\x06 \x01(\x03R\x05floor\x12\x1c\n" +
+	"\tforgotten\x18\a \x01(\x03R\tforgotten\"\xa7\x02\n" +
 	"\x0eSnapshotRecord\x12.\n" +
 	"\x04node\x18\x01 \x01(\v2\x18.unisink.storage.v1.NodeH\x00R\x04node\x12:\n" +
 	"\bpipeline\x18\x02 \x01(\v2\x1c.unisink.storage.v1.PipelineH\x00R\bpipeline\x121\n" +
