@@ -161,9 +161,13 @@ func (w *world) run(t testing.TB, text string, lives int, drain bool) {
 	}
 }
 
+func (w *world) config() verifier.Config {
+	return verifier.Config{Document: w.doc, Env: env, Adapters: []adapters.Adapter{w.adapter()}, Ledger: w}
+}
+
 func (w *world) verify(t testing.TB) verify.Report {
 	t.Helper()
-	r, err := verifier.Run(context.Background(), verifier.Config{Document: w.doc, Env: env, Adapters: []adapters.Adapter{w.adapter()}, Ledger: w})
+	r, err := verifier.Run(context.Background(), w.config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,6 +39,9 @@ func Run(ctx context.Context, c Config) (_ verify.Report, err error) {
 	if err != nil {
 		return verify.Report{}, err
 	}
+	if err := v.sameSource(proven); err != nil {
+		return verify.Report{}, err
+	}
 	job := &verify.Job{Plan: v.program.Plan(), Source: source.SourceReader, Progress: c.Progress}
 	if err := v.sinks(ctx, job); err != nil {
 		return verify.Report{}, err
@@ -102,6 +105,20 @@ func (v *verification) source(ctx context.Context) (*adapters.SourceReading, err
 	}
 	v.closers = append(v.closers, out.Close)
 	return out, nil
+}
+
+// sameSource refuses a specification whose source has another name than the one that was read: the
+// pipeline would look as if it had read nothing.
+func (v *verification) sameSource(proven *unisinkv1.ProvenCutResponse) error {
+	name := v.Document.Source.Name.Value
+	for _, s := range proven.GetScopes() {
+		at := s.GetPositions()
+		if len(at) > 0 && len(positionsOf(at, name)) == 0 {
+			return fmt.Errorf("%s: the pipeline has read source %q, and the source of this specification is %q; is this the specification that runs?",
+				v.Document.File, at[0].GetResource(), name)
+		}
+	}
+	return nil
 }
 
 // sinks fixes the extent of every sink, and adds it to the job.

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/unisink/unisink/cmd/verifier"
 	"github.com/unisink/unisink/processor/processortest"
+	"github.com/unisink/unisink/processor/spec"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
 )
@@ -248,5 +250,19 @@ func TestASplitThatWasAddedExplainsWhatHadFiredBefore(t *testing.T) {
 	w.grown = true
 	if r := w.verify(t); r.Verdict != verify.Clean {
 		t.Error(shown(r))
+	}
+}
+
+func TestASourceOfAnotherNameIsNotTheOneThatWasRead(t *testing.T) {
+	w := newWorld("0")
+	w.add("0", stream.Record{Value: []byte("x")})
+	synctest.Test(t, func(t *testing.T) { w.run(t, documents["everything"], 1, false) })
+	doc, err := spec.Parse("p.yaml", []byte(strings.Replace(documents["everything"], "name: mem", "name: other", 1)), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.doc = doc
+	if _, err := verifier.Run(t.Context(), w.config()); err == nil || !strings.Contains(err.Error(), `has read source "mem", and the source of this specification is "other"`) {
+		t.Error(err)
 	}
 }
