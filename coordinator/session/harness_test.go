@@ -124,6 +124,7 @@ type world struct {
 	depose func()
 	events []eventlog.Event
 	out    map[string]*resource // by member
+	begun  []func()             // each ends something that was begun
 }
 
 const pipelineName = "orders"
@@ -143,7 +144,26 @@ func newWorld(t *testing.T, members ...string) *world {
 	w.admin(ledger.Init{Namespace: "test", Incarnation: 1})
 	w.admin(ledger.PutPipeline{Pipeline: p})
 	w.lead()
+	t.Cleanup(w.end)
 	return w
+}
+
+// end ends all that a test has begun and that goes on: one that fails half-way must say why, and
+// not that its bubble has no end.
+func (w *world) end() {
+	w.mu.Lock()
+	begun := append(w.begun, w.depose)
+	w.mu.Unlock()
+	for _, end := range begun {
+		end()
+	}
+}
+
+// ends notes how something that was begun is ended; ending it again does nothing.
+func (w *world) ends(how func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.begun = append(w.begun, how)
 }
 
 // admin applies a command as the server would.
@@ -295,6 +315,7 @@ func (w *world) attach(req *unisinkv1.AttachRequest, queue int) *link {
 		defer close(l.done)
 		l.err = leader.Attach(req, &orders{ctx: ctx, out: l.out})
 	}()
+	w.ends(l.cut)
 	return l
 }
 

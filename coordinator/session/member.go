@@ -181,7 +181,10 @@ func (s *scope) expire(ctx context.Context, now time.Time) {
 		}
 		why := ""
 		switch {
-		case !now.Before(m.lease) && !mutant.On("session/lease-ends"):
+		case !now.Before(m.lease) && mutant.On("session/lease-ends"):
+			m.lease = now.Add(s.leaseTime())
+			continue
+		case !now.Before(m.lease):
 			why = fmt.Sprintf("member %s (instance %s) was silent for its lease of %s", m.name, m.instance, s.leaseTime())
 		case m.stream != nil && m.stream.behind(now) > s.leaseTime():
 			why = fmt.Sprintf("member %s (instance %s) has not read its orders for a lease of %s", m.name, m.instance, s.leaseTime())

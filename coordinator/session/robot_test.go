@@ -57,6 +57,7 @@ func (r *robot) run() {
 	close(r.thaw)
 	ctx, cancel := context.WithCancel(context.Background())
 	r.ctx, r.kill = ctx, cancel
+	r.w.ends(r.die)
 	go func() {
 		defer close(r.gone)
 		defer cancel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,6 +41,10 @@ type outcome struct {
 
 // do runs a check and returns when all its processes have ended.
 func (c check) do(ctx context.Context) (outcome, error) {
+	// What an earlier run left in a directory that is kept is not this run's.
+	if err := os.Remove(c.log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return outcome{}, err
+	}
 	crew := child.New()
 	p, err := crew.Start(child.Spec{
 		Name: "the check " + c.run, Path: c.binary, Dir: c.dir, Log: c.log,
