@@ -112,9 +112,10 @@ func (a *app) root() *cli.App {
 		// Errors are printed by Main alone, usage errors with where to look.
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   usageError,
+		Before:         a.checkGlobals,
 		Action: func(c *cli.Context) error {
 			if name := c.Args().First(); name != "" {
-				return usagef("there is no command %q; see `unisink --help`", name)
+				return usagef("there is no command %q%s; see `unisink --help`", name, elsewhere(c.App.Commands, name))
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -123,6 +124,31 @@ func (a *app) root() *cli.App {
 		settle(cmd, root.Name)
 	}
 	return root
+}
+
+// checkGlobals refuses what is wrong in the options that all commands share, before one of them does anything.
+func (a *app) checkGlobals(c *cli.Context) error {
+	if f := c.String("output"); f != outputTable && f != outputJSON {
+		return noFormat(f)
+	}
+	_, err := a.logger(c)
+	return err
+}
+
+// elsewhere says which groups have a verb of that name; "" if none has.
+func elsewhere(groups []*cli.Command, name string) string {
+	var there []string
+	for _, g := range groups {
+		for _, verb := range g.Subcommands {
+			if verb.HasName(name) {
+				there = append(there, fmt.Sprintf("`unisink %s %s`", g.Name, name))
+			}
+		}
+	}
+	if len(there) == 0 {
+		return ""
+	}
+	return "; there is " + strings.Join(there, ", ")
 }
 
 // settle gives a command and those below it what all have in common. An argument is never taken
@@ -156,7 +182,7 @@ func globalFlags() []cli.Flag {
 			Usage: "client `ADDRESS` of a coordinator node; several times or comma-separated", Value: cli.NewStringSlice("127.0.0.1:7400"),
 		},
 		&cli.StringFlag{Name: "ca", EnvVars: []string{"UNISINK_CA"}, Usage: "`FILE` with the authority of the coordinators' certificates (PEM); plain text without"},
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: "table", Usage: "`FORMAT` of results: table or json"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table or json"},
 		&cli.DurationFlag{Name: "timeout", EnvVars: []string{"UNISINK_TIMEOUT"}, Value: 10 * time.Second, Usage: "longest `WAIT` for an answer; its end means unknown, not failed"},
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"UNISINK_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL` debug, info, warn or error"},
 		&cli.StringFlag{Name: "log-format", EnvVars: []string{"UNISINK_LOG_FORMAT"}, Value: "text", Usage: "`FORMAT` of the log on standard error: text or json"},

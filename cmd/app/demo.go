@@ -49,7 +49,7 @@ func (a *app) runDemo(c *cli.Context) error {
 		return usagef("--kafka %q is not embedded or real", k)
 	}
 	f, isFile := a.out.(*os.File)
-	jsonWanted := c.String("output") == "json"
+	jsonWanted := c.String("output") == outputJSON
 	out := a.out
 	if jsonWanted {
 		out = a.err // the report alone goes to standard output

@@ -14,13 +14,19 @@ import (
 
 var wireJSON = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
 
+// The formats of results.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+)
+
 // show prints v as JSON or, by default, rows as tables; the first row is the header, and a table
 // of nothing but that is left out behind the first.
 func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 	switch f := c.String("output"); f {
-	case "json":
+	case outputJSON:
 		return a.printJSON(v)
-	case "table":
+	case outputTable:
 		for i, rows := range tables {
 			r := rows()
 			if i > 0 && len(r) == 1 {
@@ -33,9 +39,11 @@ func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 		}
 		return nil
 	default:
-		return usagef("--output %q is not table or json", f)
+		return noFormat(f)
 	}
 }
+
+func noFormat(f string) error { return usagef("--output %q is not table or json", f) }
 
 func (a *app) printJSON(v any) error {
 	var text []byte

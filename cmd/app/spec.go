@@ -108,7 +108,7 @@ func (a *app) pipelineLint(c *cli.Context) error {
 	for _, m := range ms {
 		found = append(found, mistake{m.File, m.At.Line, m.At.Column, m.Path, m.Text})
 	}
-	if len(found) == 0 && c.String("output") == "table" {
+	if len(found) == 0 && c.String("output") == outputTable {
 		fmt.Fprintf(a.out, "%s is fine: pipeline %s\n", file, doc.Pipeline.Value)
 		return nil
 	}
