@@ -61,7 +61,7 @@ func (h *host) dial(ctx context.Context, addr string) (net.Conn, error) {
 	dead = h.dead
 	h.mu.Unlock()
 	h.nodes.join(id, c)
-	go c.pump()
+	h.nodes.pumps.Go(c.pump)
 	if dead {
 		c.kill()
 	}
@@ -184,11 +184,13 @@ func (c *cable) Read(b []byte) (int, error) {
 	}
 	for {
 		r, changed := c.host.rule(w)
+		var arrived <-chan time.Time
 		if !r.cut {
-			time.Sleep(c.host.net.lag() + r.delay)
-			return n, nil
+			arrived, changed = time.After(c.host.net.lag()+r.delay), nil
 		}
 		select {
+		case <-arrived:
+			return n, nil
 		case <-changed:
 		case <-c.killed:
 			return 0, io.ErrUnexpectedEOF
@@ -198,9 +200,14 @@ func (c *cable) Read(b []byte) (int, error) {
 	}
 }
 
+// Close ends reading at once; what was written goes on its way.
 func (c *cable) Close() error {
-	c.closeOnce.Do(func() { close(c.closed) })
-	return nil
+	var err error
+	c.closeOnce.Do(func() {
+		close(c.closed)
+		err = c.SetReadDeadline(time.Unix(1, 0))
+	})
+	return err
 }
 
 // kill breaks the connection: nothing that is under way arrives.

@@ -32,6 +32,7 @@ type nodes struct {
 	tune   tuning
 	ids    []string
 	dying  sync.WaitGroup // processes on their way down
+	pumps  sync.WaitGroup // connections that still carry something
 
 	mu  sync.Mutex // guards all; held for memory only
 	all map[string]*node

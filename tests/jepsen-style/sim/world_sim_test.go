@@ -457,6 +457,7 @@ func (w *world) stopNodes() {
 		w.nodes.crash(id)
 	}
 	w.nodes.dying.Wait()
+	w.nodes.pumps.Wait()
 }
 
 func join(findings []check.Finding) string {
