@@ -4,8 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/unisink/unisink/tests/jepsen-style/check"
 )
@@ -18,27 +21,125 @@ var (
 
 // TestSimulation runs the whole system under the plan of each seed, and judges what was seen.
 func TestSimulation(t *testing.T) {
+	began := time.Now()
+	sum := newTally()
 	for i := range *seeds {
 		s := *seed + uint64(i)
-		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { simulate(t, s) })
+		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { sum.add(simulate(t, s)) })
+	}
+	fmt.Printf("sim: %d seeds in %s\n%s", *seeds, time.Since(began).Round(time.Second), sum)
+	if *seeds > 1 && !t.Failed() {
+		for _, few := range sum.tooFew(*seeds) {
+			t.Error(few)
+		}
 	}
 }
 
-func simulate(t *testing.T, seed uint64) {
+// simulate runs one seed and returns what was seen.
+func simulate(t *testing.T, seed uint64) []check.Event {
+	t.Helper()
 	var w *world
+	t.Cleanup(func() { // also when the bubble itself has failed
+		if t.Failed() || *trace {
+			fmt.Fprintf(os.Stderr, "%s\n%s\n", w.plan, check.Trace(w.hist.Events(), false))
+		}
+		if t.Failed() {
+			fmt.Printf("replay with: make sim SEED=%d SEEDS=1\n", seed)
+		}
+	})
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, newPlan(seed))
 		w.run(t.Context())
 	})
 	events := w.hist.Events()
-	found := check.All(events, w.bounds())
-	if len(found) > 0 {
+	if found := check.All(events, w.bounds()); len(found) > 0 {
 		t.Errorf("broken:\n%s", join(found))
 	}
-	if t.Failed() || *trace {
-		fmt.Fprintf(os.Stderr, "%s\n%s\n", w.plan, check.Trace(events, false))
+	return events
+}
+
+// tally counts what the runs went through: a simulation in which nothing happens proves nothing.
+type tally struct {
+	decided, inRound, faults, leaders, generations, byHand int
+	kinds                                                  map[string]int
+	recovery                                               []time.Duration
+}
+
+func newTally() *tally { return &tally{kinds: map[string]int{}} }
+
+func (y *tally) add(events []check.Event) {
+	decided, generations, terms := map[string]bool{}, map[string]bool{}, map[uint64]bool{}
+	healed := time.Duration(-1)
+	recovered := map[string]bool{}
+	for _, e := range events {
+		switch e.Kind {
+		case check.Decided:
+			decided[e.Branch.Transaction()] = true
+			if healed >= 0 && !recovered[e.Branch.Scope] {
+				recovered[e.Branch.Scope] = true
+				y.recovery = append(y.recovery, e.At-healed)
+			}
+		case check.Started:
+			generations[fmt.Sprint(e.Branch.Scope, e.Branch.Epoch.Generation)] = true
+		case check.Leads:
+			terms[e.Term] = true
+		case check.Fault:
+			y.faults++
+			y.kinds[e.Fault]++
+			if e.InRound {
+				y.inRound++
+			}
+		case check.Return:
+			if e.Op == "commit" && (e.Answer == check.AnswerCommitted || e.Answer == check.AnswerAborted) {
+				y.byHand++
+			}
+		case check.Healed:
+			healed = e.At
+		default:
+		}
 	}
-	if t.Failed() {
-		t.Logf("replay with: make sim SEED=%d SEEDS=1", seed)
+	y.decided += len(decided)
+	y.generations += len(generations)
+	y.leaders += max(0, len(terms)-1)
+}
+
+// tooFew says what did not happen often enough in so many runs.
+func (y *tally) tooFew(seeds int) []string {
+	var all []string
+	least := func(what string, have, each int) {
+		if have < each*seeds {
+			all = append(all, fmt.Sprintf("%d %s in %d runs; at least %d make it a simulation", have, what, seeds, each*seeds))
+		}
 	}
+	least("decided epochs", y.decided, 60)
+	least("faults inside open rounds", y.inRound, 5)
+	least("leader changes", y.leaders, 2)
+	least("generations", y.generations, 4)
+	least("transactions by hand", y.byHand, 15)
+	if seeds >= 20 {
+		for _, kind := range slices.Concat(nodeKinds, memberKinds, otherKinds) {
+			if y.kinds[kind] == 0 {
+				all = append(all, fmt.Sprintf("the fault %q never came in %d runs", kind, seeds))
+			}
+		}
+	}
+	return all
+}
+
+func (y *tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "     %d decided epochs, %d transactions by hand, %d faults, %d of them inside open rounds, %d leader changes, %d generations\n",
+		y.decided, y.byHand, y.faults, y.inRound, y.leaders, y.generations)
+	if n := len(y.recovery); n > 0 {
+		slices.Sort(y.recovery)
+		fmt.Fprintf(&b, "     first decision after everything was healed: p50 %s, p99 %s, at most %s\n",
+			y.recovery[n/2].Round(time.Millisecond), y.recovery[n*99/100].Round(time.Millisecond), y.recovery[n-1].Round(time.Millisecond))
+	}
+	var kinds []string
+	for kind, n := range y.kinds {
+		kinds = append(kinds, fmt.Sprintf("%s %d", kind, n))
+	}
+	slices.Sort(kinds)
+	fmt.Fprintf(&b, "     %s\n", strings.Join(kinds, ", "))
+	return b.String()
 }

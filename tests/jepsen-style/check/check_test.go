@@ -1,0 +1,261 @@
+package check_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unisink/unisink/tests/jepsen-style/check"
+)
+
+const scope = "orders/0"
+
+func bounds() check.Bounds {
+	return check.Bounds{
+		MaxPending:   map[string]int{scope: 2},
+		Resources:    map[string]map[string][]string{scope: {"m1": {"a", "b"}, "m2": {"a"}}},
+		DecideWithin: 15 * time.Second, Grace: 5 * time.Second, Share: 0.9, EntriesPerChange: 1, Secrets: []string{"hunter2"},
+	}
+}
+
+// story writes a history by hand: two epochs, a rewind, another generation, and transactions by hand.
+type story struct {
+	events []check.Event
+	at     time.Duration
+}
+
+func (s *story) add(e check.Event) {
+	s.at += time.Second
+	e.At = s.at
+	s.events = append(s.events, e)
+}
+
+func (s *story) open(g uint64) {
+	for _, share := range [][2]string{{"m1", "a"}, {"m1", "b"}, {"m2", "a"}} {
+		s.add(check.Event{Kind: check.Opened, Store: share[0] + share[1], Branch: check.Branch{
+			Scope: scope, Member: share[0], Resource: share[1], Epoch: check.Epoch{Generation: g},
+		}})
+	}
+}
+
+// epoch is one whole epoch in which each member writes from one offset to another.
+func (s *story) epoch(g, n uint64, from, to int64, index uint64) {
+	e := check.Epoch{Generation: g, N: n}
+	for _, kind := range []check.Kind{check.Prepared, check.Voted, check.Decided, check.Committed} {
+		for _, member := range []string{"m1", "m2"} {
+			if kind == check.Voted {
+				s.add(check.Event{Who: member, Kind: kind, Offset: to, Branch: check.Branch{Scope: scope, Member: member, Epoch: e}})
+				continue
+			}
+			if kind == check.Decided {
+				s.add(check.Event{Who: "n" + member[1:], Kind: kind, Index: index, Branch: check.Branch{Scope: scope, Epoch: e}})
+				continue
+			}
+			var records []string
+			for i := from; i < to; i++ {
+				records = append(records, fmt.Sprintf("%s-%d", member, i))
+			}
+			for _, r := range map[string][]string{"m1": {"a", "b"}, "m2": {"a"}}[member] {
+				b := check.Branch{Scope: scope, Member: member, Resource: r, Epoch: e}
+				s.add(check.Event{Kind: kind, Store: member + r, Branch: b, Handle: b.String() + "#1", Records: records})
+			}
+		}
+	}
+}
+
+// transfer is a transaction by hand over two stores.
+func (s *story) transfer(txn string, call uint64, kind check.Kind, answer check.Answer) {
+	s.add(check.Event{Who: "c1", Kind: check.Invoke, Call: call, Op: "commit", Branch: check.Branch{Txn: txn}})
+	for _, k := range []check.Kind{check.Prepared, kind} {
+		for _, r := range []string{"left", "right"} {
+			s.add(check.Event{Kind: k, Store: r, Branch: check.Branch{Txn: txn, Resource: r}, Handle: txn + r, Records: []string{txn}})
+		}
+	}
+	s.add(check.Event{Who: "c1", Kind: check.Return, Call: call, Op: "commit", Branch: check.Branch{Txn: txn}, Answer: answer})
+}
+
+func good() *story {
+	s := &story{}
+	s.add(check.Event{Who: "n1", Kind: check.Leads, Term: 2})
+	s.open(1)
+	s.epoch(1, 1, 0, 3, 10)
+	s.epoch(1, 2, 3, 5, 11)
+	s.add(check.Event{Who: "n1", Kind: check.Closed, Index: 12, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 2}}})
+	s.add(check.Event{Kind: check.Rewound, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 1}}})
+	s.open(2)
+	s.add(check.Event{Kind: check.Minority})
+	s.at += 10 * time.Second
+	s.transfer("t1", 1, check.Committed, check.AnswerCommitted)
+	s.transfer("t2", 2, check.RolledBack, check.AnswerAborted)
+	s.add(check.Event{Kind: check.MinorityEnd})
+	s.add(check.Event{Who: "n1", Kind: check.Entry, Index: 10, Term: 2, Hash: "aa"})
+	s.add(check.Event{Who: "n2", Kind: check.Entry, Index: 10, Term: 2, Hash: "aa"})
+	s.add(check.Event{Who: "n1", Kind: check.State, Index: 10, Hash: "5a"})
+	s.add(check.Event{Who: "n2", Kind: check.State, Index: 10, Hash: "5a"})
+	s.add(check.Event{Kind: check.Healed})
+	s.epoch(2, 1, 3, 4, 20)
+	s.add(check.Event{Kind: check.Quiet})
+	for _, e := range []check.Epoch{{Generation: 1, N: 1}, {Generation: 1, N: 2}, {Generation: 2, N: 1}} {
+		s.add(check.Event{Kind: check.Record, Branch: check.Branch{Scope: scope, Epoch: e}})
+	}
+	return s
+}
+
+func TestAGoodHistoryHasNoFindings(t *testing.T) {
+	if found := check.All(good().events, bounds()); len(found) > 0 {
+		t.Fatalf("%v\n%s", found, check.Trace(good().events, true))
+	}
+}
+
+func last(events []check.Event, kind check.Kind) int {
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Kind == kind {
+			return i
+		}
+	}
+	panic("no such event")
+}
+
+// Each rule sees the history that breaks it.
+func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
+	branch := func(g, n uint64) check.Branch {
+		return check.Branch{Scope: scope, Member: "m1", Resource: "a", Epoch: check.Epoch{Generation: g, N: n}}
+	}
+	cases := []struct {
+		rule, name string
+		spoil      func(*story)
+		alsoBroken string // rules that the same history breaks rightly
+	}{
+		{"C1", "a record is missing", func(s *story) { e := &s.events[last(s.events, check.Committed)]; e.Records = e.Records[1:] }, ""},
+		{"C1", "a record is there twice", func(s *story) {
+			e := &s.events[last(s.events, check.Committed)]
+			e.Records = append(slices.Clone(e.Records), e.Records...)
+		}, ""},
+		{"C1", "records of an epoch that nobody decided", func(s *story) {
+			s.add(check.Event{Kind: check.Committed, Store: "m1a", Branch: branch(2, 9), Handle: "x", Records: []string{"m1-9"}})
+		}, ""},
+		{"C1", "a rewind went on from where it was before", func(s *story) {
+			s.events = slices.DeleteFunc(s.events, func(e check.Event) bool { return e.Kind == check.Rewound })
+		}, ""},
+		{"C1", "a position was kept that nobody voted", func(s *story) {
+			s.events[last(s.events, check.Record)].Decision = check.Decision{Offsets: map[string]int64{"m1": 99}}
+		}, ""},
+		{"C2", "committed in one resource and not in the other", func(s *story) {
+			s.transfer("t3", 3, check.Committed, check.AnswerCommitted)
+			s.events[last(s.events, check.Committed)].Kind = check.RolledBack
+		}, ""},
+		{"C2", "a branch was ended twice", func(s *story) { s.add(s.events[last(s.events, check.RolledBack)]) }, ""},
+		{"C2", "a resource broke its promise", func(s *story) { s.add(check.Event{Kind: check.Heuristic, Text: "gone"}) }, ""},
+		{"C3", "the record knows nothing of a decision", func(s *story) {
+			s.add(check.Event{Who: "n1", Kind: check.Decided, Index: 21, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 2, N: 2}}})
+		}, "C1"},
+		{"C3", "a generation was closed at two numbers", func(s *story) {
+			s.add(check.Event{Who: "n2", Kind: check.Closed, Index: 12, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 1}}})
+		}, ""},
+		{"C3", "an answer changed", func(s *story) {
+			s.add(check.Event{Who: "c2", Kind: check.Return, Call: 9, Op: "outcome", Branch: check.Branch{Txn: "t1"}, Answer: check.AnswerAborted})
+		}, "C12"},
+		{"C4", "committed before anybody asked", func(s *story) {
+			s.add(check.Event{Who: "c2", Kind: check.Return, Call: 9, Op: "outcome", Branch: check.Branch{Txn: "t9"}, Answer: check.AnswerCommitted})
+		}, ""},
+		{"C4", "a gap in a generation", func(s *story) {
+			for i := range s.events {
+				if s.events[i].Branch.Epoch == (check.Epoch{Generation: 1, N: 2}) && s.events[i].Kind != check.Closed {
+					s.events[i].Branch.Epoch.N = 3
+				}
+			}
+		}, ""},
+		{"C4", "an older generation decided after a younger one", func(s *story) {
+			for i := range s.events {
+				if s.events[i].Kind == check.Decided && s.events[i].Index == 20 {
+					s.events[i].Index = 9
+				}
+			}
+		}, ""},
+		{"C5", "a zombie prepares", func(s *story) {
+			s.add(check.Event{Kind: check.Prepared, Store: "m1a", Branch: branch(1, 3), Handle: "z"})
+		}, ""},
+		{"C5", "a resource is opened for an older generation", func(s *story) { s.open(1) }, ""},
+		{"C6", "something is left", func(s *story) { s.add(check.Event{Kind: check.Held, Store: "m1a", Handle: "x"}) }, ""},
+		{"C7", "two states at one entry", func(s *story) { s.add(check.Event{Who: "n3", Kind: check.State, Index: 10, Hash: "5b"}) }, ""},
+		{"C7", "one decision at two places of the log", func(s *story) {
+			s.add(check.Event{Who: "n3", Kind: check.Decided, Index: 22, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 2, N: 1}}})
+		}, "C4"},
+		{"C8", "two entries at one place", func(s *story) { s.add(check.Event{Who: "n3", Kind: check.Entry, Index: 10, Term: 2, Hash: "bb"}) }, ""},
+		{"C8", "two leaders of one term", func(s *story) { s.add(check.Event{Who: "n3", Kind: check.Leads, Term: 2}) }, ""},
+		{"C9", "a scope never decides again", func(s *story) {
+			s.add(check.Event{Kind: check.Healed})
+			s.events[last(s.events[:last(s.events, check.Healed)], check.Healed)].Kind = check.Note
+		}, ""},
+		{"C9", "it takes too long", func(s *story) {
+			for i := range s.events[last(s.events, check.Healed)+1:] {
+				s.events[last(s.events, check.Healed)+1+i].At += time.Minute
+			}
+		}, ""},
+		{"C9", "a call is never answered", func(s *story) {
+			s.add(check.Event{Who: "c1", Kind: check.Invoke, Call: 7, Op: "commit", Branch: check.Branch{Txn: "t7"}})
+		}, ""},
+		{"C9", "the run never heals", func(s *story) { s.events[last(s.events, check.Healed)].Kind = check.Note }, ""},
+		{"C10", "nobody answers while a minority is down", func(s *story) {
+			for i := range s.events {
+				if s.events[i].Kind == check.Return {
+					s.events[i].Answer = check.AnswerUnknown
+				}
+			}
+		}, ""},
+		{"C11", "too much is pending", func(s *story) {
+			for n := range uint64(3) {
+				s.add(check.Event{Kind: check.Prepared, Store: "m1a", Branch: branch(2, 2+n), Handle: fmt.Sprint("p", n)})
+			}
+		}, ""},
+		{"C11", "the log grows by itself", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Entry, Index: 5000, Term: 2}) }, ""},
+		{"C12", "committed, and nowhere", func(s *story) {
+			s.transfer("t3", 3, check.RolledBack, check.AnswerCommitted)
+		}, ""},
+		{"C12", "aborted, and there", func(s *story) { s.transfer("t3", 3, check.Committed, check.AnswerAborted) }, ""},
+		{"C12", "refused, and there", func(s *story) { s.transfer("t3", 3, check.Committed, check.AnswerRefused) }, ""},
+		{"C13", "a log line with a secret", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Said, Text: "password=hunter2"}) }, ""},
+		{"C13", "an entry with a secret", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Entry, Index: 11, Term: 2, Text: "hunter2"}) }, ""},
+	}
+	seen := map[string]bool{}
+	for _, c := range cases {
+		seen[c.rule] = true
+		t.Run(c.rule+" "+c.name, func(t *testing.T) {
+			s := good()
+			c.spoil(s)
+			found := check.All(s.events, bounds())
+			if !slices.ContainsFunc(found, func(f check.Finding) bool { return f.Rule == c.rule }) {
+				t.Errorf("not seen; found %v", found)
+			}
+			for _, f := range found {
+				if f.Rule != c.rule && f.Rule != c.alsoBroken {
+					t.Errorf("another rule speaks too: %s", f)
+				}
+			}
+		})
+	}
+	for _, r := range check.Rules() {
+		if !seen[r.Name] {
+			t.Errorf("no history breaks %s: %s", r.Name, r.What)
+		}
+	}
+}
+
+func TestATraceIsReadable(t *testing.T) {
+	text := check.Trace(good().events, false)
+	for _, want := range []string{
+		"  2.000000s             m1a: opened for generation 1 of orders/0 by m1\n",
+		"m1a: committed orders/0@1.1 m1/a, 3 records m1-0 … m1-2\n",
+		"orders/0 is set back to 1.1\n",
+		"c1         call 1: commit t1: committed",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the trace lacks %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "disk: entry") {
+		t.Error("the trace shows what only a difference of replicas makes worth reading")
+	}
+}
