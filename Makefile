@@ -15,12 +15,14 @@ KAFKA     ?=
 MINUTES   ?= 10
 SEED      ?=
 BIG       ?=
+ALL       ?=
+ONLY      ?=
 
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec fuzz build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec mutants fuzz build-all torture
 
 ##@ For everyone
 
@@ -29,7 +31,7 @@ help: ## print the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= BIG= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= BIG= ALL= ONLY= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
 
 .PHONY: demo
 demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
@@ -73,6 +75,10 @@ explore: ## walk the protocol's small cases exhaustively and print what was reac
 spec: ## check the protocol's model, and that it misses each rule taken away (needs spin; BIG=1 for the larger case)
 	BIG=$(BIG) coordinator/ledger/spec/run
 	UNISINK_SPEC=1 go test -count=1 -run TestModelAcceptsTheMachine ./coordinator/ledger
+
+.PHONY: mutants
+mutants: ## switch protections off one by one, each must be missed by its check (a minute's worth; ALL=1, ONLY=name)
+	go run ./tests/jepsen-style/mutants $(if $(ALL),-all) $(if $(ONLY),-only $(ONLY)) $(ARGS)
 
 .PHONY: conformance
 conformance: ## the conformance kits against every adapter, source and sink

@@ -8,8 +8,8 @@ import (
 )
 
 // plan orders the mutants so that each test binary is needed once, beginning with another package
-// each turn, and in that package with another mutant each time it has its turn. So whoever stops
-// after any one of them, and tries as many turns as there are mutants, has tried all.
+// each turn, and in that package with another mutant each time it comes first. So even if the time
+// is up after one mutant, turn after turn all of them have been that one.
 func plan(all []mutant.Mutant, turn int) []mutant.Mutant {
 	byPackage := map[string][]mutant.Mutant{}
 	var packages []string
