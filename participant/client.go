@@ -83,17 +83,30 @@ func (c *Client) Events() unisinkv1.EventsClient { return unisinkv1.NewEventsCli
 // client that address alone.
 func (c *Client) Cluster() unisinkv1.ClusterClient { return unisinkv1.NewClusterClient(c.router) }
 
-// Namespace of the coordinator group, which stands in the names of branches.
+// Namespace of the coordinator group, which stands in the names of branches. A node that has just
+// started and not read its log yet is asked again.
 func (c *Client) Namespace(ctx context.Context) (Namespace, error) {
-	resp, err := c.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
-	if err != nil {
-		return Namespace{}, fmt.Errorf("ask for the namespace: %w", refusal(err))
+	begun, pause := time.Now(), route.NewBackOff()
+	for {
+		resp, err := c.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+		if err != nil {
+			return Namespace{}, fmt.Errorf("ask for the namespace: %w", refusal(err))
+		}
+		if resp.GetNamespace() != "" {
+			return Namespace{Name: resp.GetNamespace(), Incarnation: resp.GetIncarnation()}, nil
+		}
+		if resp.GetState() == notBootstrapped {
+			return Namespace{}, fmt.Errorf("ask for the namespace: %w: coordinator node %s is not bootstrapped", ErrRefused, resp.GetNode())
+		}
+		wait := pause.NextBackOff()
+		if time.Since(begun)+wait > c.cfg.Patience || !route.Sleep(ctx, wait) {
+			return Namespace{}, fmt.Errorf("ask for the namespace: %w: coordinator node %s has not read its log yet", ErrUnreachable, resp.GetNode())
+		}
 	}
-	if resp.GetNamespace() == "" {
-		return Namespace{}, fmt.Errorf("ask for the namespace: %w: coordinator node %s is not bootstrapped", ErrRefused, resp.GetNode())
-	}
-	return Namespace{Name: resp.GetNamespace(), Incarnation: resp.GetIncarnation()}, nil
 }
+
+// notBootstrapped is the state of a node that belongs to no group.
+const notBootstrapped = "not bootstrapped"
 
 // NewMeta is the Meta of one intended change, with a new request id; repeats of the same change
 // carry the same one.
