@@ -137,6 +137,34 @@ func TestO6_ErrorsOfSinksAndResultsAreNoDeadLetters(t *testing.T) {
 	}
 }
 
+// A sink may write a record to the partition that it had in the source.
+func TestRecordsThatPassAreLateOrDeadKeepTheirPartition(t *testing.T) {
+	for name, c := range map[string]struct {
+		build func(r *rig) *Pipeline
+		sinks []string
+	}{
+		"passed":        {passing(t, func(s *Stream[reading]) *Stream[reading] { return s.SkipBad() }), []string{"one", "two"}},
+		"late and dead": {burying(encodeSum), []string{"late", "dead"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			src := processortest.NewSource("in", "0", "1", "2", "3")
+			r := newRig(t, src, c.build, "one", "two", "late", "dead")
+			r.restart()
+			src.Append("3", record("1", "a", 9000, 1), record("2", "a", 100, 1), stream.Record{Value: []byte("x")})
+			b, err := src.Poll(r.ctx)
+			r.must(err)
+			r.task.loop.op.(interface{ silent(waited int64) }).silent(time.Hour.Milliseconds()) // the other splits are idle
+			r.must(r.task.loop.batch(r.ctx, b, 0))
+			r.epoch()
+			for _, sink := range c.sinks {
+				if got := r.sinks[sink].Committed(); len(got) == 0 || got[0].Record.Partition != 3 {
+					t.Errorf("sink %s has %+v", sink, got)
+				}
+			}
+		})
+	}
+}
+
 func TestALongReasonIsCutToWhatARecordCanCarry(t *testing.T) {
 	var to stream.Record
 	bury(&stream.Record{Topic: "t"}, errors.New(strings.Repeat("€", 1000)+"\xff"), &to)

@@ -106,7 +106,7 @@ const maxReason = 1024
 // bury makes a dead letter of a record: as it came, and why. A record without key, or a tombstone, stays that.
 func bury(in *stream.Record, err error, to *stream.Record) {
 	to.Key, to.Value = sameBytes(to.Key, in.Key), sameBytes(to.Value, in.Value)
-	to.Time, to.EventTime = in.Time, in.Time
+	to.Time, to.EventTime, to.Partition = in.Time, in.Time, in.Partition
 	reason := err.Error()
 	if len(reason) > maxReason {
 		reason = reason[:maxReason] + "..."

@@ -99,6 +99,7 @@ func (o *windowing[T, A]) due(split int, in *stream.Record) (bool, error) {
 func (o *windowing[T, A]) tooLate(ctx context.Context, split int, in *stream.Record, out *outbox) error {
 	if o.late != nil && !mutant.On("processor/late-output") {
 		to := out.next(len(o.sinks))
+		to.Partition = in.Partition
 		if err := o.late.encode(in, &o.rec, to); err != nil {
 			out.undo(len(o.sinks))
 			return &badRecord{fmt.Errorf("encode late record for sink %q: %w", o.late.name, err)}

@@ -37,7 +37,8 @@ func (p *Passed[T]) ID(id string) *Passed[T] {
 }
 
 // To sends every record to a sink as well. Name is the sink's resource name. Encode appends to out's Key
-// and Value, which come empty, and may set Headers and Time; the pipeline sets EventTime.
+// and Value, which come empty, and may set Headers, Time and Partition, which is that of the source; the
+// pipeline sets EventTime.
 func (p *Passed[T]) To(name string, sink Sink, encode func(in *stream.Record, rec *T, out *stream.Record) error) *Passed[T] {
 	n := *p
 	n.sinks = append(p.sinks[:len(p.sinks):len(p.sinks)], passOutput[T]{name, sink, encode})
@@ -98,6 +99,7 @@ func (o *passOperator[T]) record(ctx context.Context, in *stream.Record, out *ou
 	}
 	for i := range o.sinks {
 		to := out.next(i)
+		to.Partition = in.Partition
 		if err := o.sinks[i].encode(in, &o.rec, to); err != nil {
 			for j := range i + 1 {
 				out.undo(j)

@@ -115,7 +115,7 @@ func (w *Windowed[T, A]) To(name string, sink Sink, encode func(r *Result[A], ou
 }
 
 // Late sends records that come when all their windows are past to a sink, in the same decision as the
-// results. Without it they are only counted. Encode is as in To.
+// results. Without it they are only counted. Encode is as in To, and out has the source's Partition.
 func (w *Windowed[T, A]) Late(name string, sink Sink, encode func(in *stream.Record, rec *T, out *stream.Record) error) *Windowed[T, A] {
 	n := *w
 	n.late = &lateOutput[T]{name, sink, encode}

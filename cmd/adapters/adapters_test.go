@@ -108,20 +108,21 @@ func TestEverySettingIsTaken(t *testing.T) {
 
 func TestAMistakeInTheSettingsHasItsPlaceAndNoSecret(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
-		"unknown":              {"topic: o", "topik: o", `p.yaml:20:7: sinks[0].kafka: unknown field "topik", did you mean "topic"?`},
-		"missing":              {"      topic: o\n", "", `sinks[0].kafka: the field "topic" is missing`},
-		"start":                {"start: latest", "start: newest", `p.yaml:7:5: source.kafka.start: "newest" is none of earliest, latest`},
-		"partition":            {"from_record", "hash", `sinks[0].kafka.partition: "hash" is none of by_key, round_robin, from_record`},
-		"mechanism":            {"SCRAM-SHA-256", "KERBEROS", `source.kafka.sasl.mechanism: "KERBEROS" is none of PLAIN, SCRAM-SHA-256`},
-		"lines":                {"lines: record", "lines: word", `sinks[1].file.lines: "word" is none of value, record`},
-		"secret written":       {"password: {env: PASSWORD}", "password: hunter2", `source.kafka.sasl.password: a secret is named, never written here`},
-		"secret missing":       {"password: {env: PASSWORD}", "password: {env: NOBODY}", `the environment variable NOBODY of the secret is not set`},
-		"no number":            {"max_poll_bytes: 100000", "max_poll_bytes: ${BYTES}", `p.yaml:12:21: source.kafka.max_poll_bytes: "x" is no whole number`},
-		"the adapter's words":  {"transaction_timeout: 1m", "transaction_timeout: 1ms", `sinks[0].kafka: kafka sink: transaction timeout 1ms: at least a second`},
-		"two that do not fit":  {"token: {env: PASSWORD}", "user: u", `p.yaml:18:5: sinks[0].kafka: kafka sink: sasl OAUTHBEARER`},
-		"negative":             {"max_file_bytes: 1000", "max_file_bytes: -1", `sinks[1].file: file sink: a largest file of -1 bytes is not possible`},
-		"a reference unset":    {"${BROKERS}", "${NOBODY}", `source.kafka.brokers: the environment variable NOBODY is not set`},
-		"a sink as a source's": {"brokers: [a:1]", "topics: [a]", `sinks[0].kafka: unknown field "topics", did you mean "topic"?`},
+		"unknown":               {"topic: o", "topik: o", `p.yaml:20:7: sinks[0].kafka: unknown field "topik", did you mean "topic"?`},
+		"missing":               {"      topic: o\n", "", `sinks[0].kafka: the field "topic" is missing`},
+		"start":                 {"start: latest", "start: newest", `p.yaml:7:5: source.kafka.start: "newest" is none of earliest, latest`},
+		"partition":             {"from_record", "hash", `sinks[0].kafka.partition: "hash" is none of by_key, round_robin, from_record`},
+		"partition of a window": {"sinks:\n", "key: '\"a\"'\nwindow: {tumbling: 1s, aggregate: {n: count()}}\nsinks:\n", `sinks[0].kafka.partition: the result of a window comes from no partition of the source; use by_key or round_robin`},
+		"mechanism":             {"SCRAM-SHA-256", "KERBEROS", `source.kafka.sasl.mechanism: "KERBEROS" is none of PLAIN, SCRAM-SHA-256`},
+		"lines":                 {"lines: record", "lines: word", `sinks[1].file.lines: "word" is none of value, record`},
+		"secret written":        {"password: {env: PASSWORD}", "password: hunter2", `source.kafka.sasl.password: a secret is named, never written here`},
+		"secret missing":        {"password: {env: PASSWORD}", "password: {env: NOBODY}", `the environment variable NOBODY of the secret is not set`},
+		"no number":             {"max_poll_bytes: 100000", "max_poll_bytes: ${BYTES}", `p.yaml:12:21: source.kafka.max_poll_bytes: "x" is no whole number`},
+		"the adapter's words":   {"transaction_timeout: 1m", "transaction_timeout: 1ms", `sinks[0].kafka: kafka sink: transaction timeout 1ms: at least a second`},
+		"two that do not fit":   {"token: {env: PASSWORD}", "user: u", `p.yaml:18:5: sinks[0].kafka: kafka sink: sasl OAUTHBEARER`},
+		"negative":              {"max_file_bytes: 1000", "max_file_bytes: -1", `sinks[1].file: file sink: a largest file of -1 bytes is not possible`},
+		"a reference unset":     {"${BROKERS}", "${NOBODY}", `source.kafka.brokers: the environment variable NOBODY is not set`},
+		"a sink as a source's":  {"brokers: [a:1]", "topics: [a]", `sinks[0].kafka: unknown field "topics", did you mean "topic"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(everything, c.old, c.new, 1)

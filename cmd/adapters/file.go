@@ -37,22 +37,23 @@ func File() Adapter {
 				return newFileSource(name, s, needsTimes(doc))
 			},
 			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
-				return newFileSink(e, s, takesDeadLetters(doc, name))
+				return newFileSink(e, s, takes(doc, name) == spec.UseDeadLetter)
 			},
 		}
 	}}
 }
 
-func takesDeadLetters(doc *spec.Document, name string) bool {
+// takes says what a sink of a document takes; "" where there is no such sink, or no document.
+func takes(doc *spec.Document, name string) spec.Use {
 	if doc == nil {
-		return false
+		return ""
 	}
 	for i := range doc.Sinks {
 		if doc.Sinks[i].Name.Value == name {
-			return doc.Use(i) == spec.UseDeadLetter
+			return doc.Use(i)
 		}
 	}
-	return false
+	return ""
 }
 
 // needsTimes: the windows of a specification go by the timestamps that the source gives.

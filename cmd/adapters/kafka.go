@@ -56,10 +56,13 @@ type kafkaSASL struct {
 
 // Kafka is the adapter of topics.
 func Kafka() Adapter {
-	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(*spec.Document) spec.Adapter {
+	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}), Places: kafkaPlaces,
-			Source: newKafkaSource, Sink: newKafkaSink,
+			Source: newKafkaSource,
+			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
+				return newKafkaSink(e, s, takes(doc, name) == spec.UseResults && doc.Window != nil)
+			},
 		}
 	}}
 }
@@ -80,10 +83,13 @@ func newKafkaSource(e spec.Env, name string, s spec.Settings) (processor.Source,
 	return out, nil
 }
 
-func newKafkaSink(e spec.Env, _ string, s spec.Settings) (processor.Sink, error) {
+func newKafkaSink(e spec.Env, s spec.Settings, windows bool) (processor.Sink, error) {
 	in, cfg, err := sinkConfig(e, s)
 	if err != nil {
 		return nil, err
+	}
+	if windows && cfg.Partitioning == kafka.FromRecord {
+		return nil, s.Mistake("partition", "the result of a window comes from no partition of the source; use by_key or round_robin")
 	}
 	cfg.Topic = in.Topic
 	out, err := kafka.NewSink(cfg)
