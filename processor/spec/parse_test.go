@@ -207,6 +207,14 @@ func TestASecretIsNeverPrinted(t *testing.T) {
 	}
 }
 
+// A secret that was written into the file by mistake is refused by Decode; explain must not hand it on.
+func TestASecretThatStandsInTheFileIsNotShown(t *testing.T) {
+	s := sinkSettings(t, "    brokers: b\n    sasl: {user: ada, password: hush, Token: hush, client_secret: hush}\n    key: {password: {env: NAME}}")
+	if got, want := s.Show(), "{brokers: b, sasl: {user: ada, password: (not shown), Token: (not shown), client_secret: (not shown)}, key: {password: {env: NAME}}}"; got != want {
+		t.Errorf("shown %s\nwant  %s", got, want)
+	}
+}
+
 func TestASettingsMistakeHasThePlaceOfItsField(t *testing.T) {
 	s := sinkSettings(t, "    brokers: b\n    sasl:\n      user: ada")
 	if err := s.Mistake("sasl.user", "not %s", "allowed"); err.Error() != "p.yaml:10:7: sinks[0].kafka.sasl.user: not allowed" {

@@ -1,6 +1,13 @@
 package form
 
-import "strings"
+import (
+	"regexp"
+	"strings"
+)
+
+// secretName is what settings are called that hold secrets. Their types are the adapter's, which need not
+// be there when settings are shown.
+var secretName = regexp.MustCompile(`(?i)passw|secret|token|passphrase|credential`)
 
 // Settings are an adapter's part of the specification, with places for messages.
 type Settings struct {
@@ -24,7 +31,8 @@ func NewSettings(file string, kind, n *Node, path string, lookup func(name strin
 // Path of the settings: "sinks[1].kafka".
 func (s Settings) Path() string { return s.path }
 
-// Show is the settings as they are written, in one line.
+// Show is the settings as they are written, in one line. What looks like a secret that stands in the file
+// itself, which Decode refuses, is not shown.
 func (s Settings) Show() string {
 	if s.node == nil || len(s.node.Keys) == 0 {
 		return ""
@@ -45,7 +53,11 @@ func (n *Node) show() string {
 	case Mapping:
 		parts := make([]string, len(n.Items))
 		for i, item := range n.Items {
-			parts[i] = n.Keys[i].Value + ": " + item.show()
+			text := item.show()
+			if item.Kind == Scalar && secretName.MatchString(n.Keys[i].Value) {
+				text = "(not shown)"
+			}
+			parts[i] = n.Keys[i].Value + ": " + text
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	case kindUnset, Null:
