@@ -27,7 +27,7 @@ func (a *app) pipeline() *cli.Command {
 			Action: a.pipelineStop,
 		},
 		&cli.Command{
-			Name: "drain", Usage: "stop for good: open windows fire too, before the last epoch", ArgsUsage: "PIPELINE",
+			Name: "drain", Usage: "stop, and let open windows fire before the last epoch", ArgsUsage: "PIPELINE",
 			Description: "What is not read yet stays unread. If the pipeline is started again, that is late for the windows\n" +
 				"that have fired; `unisink pipeline rewind` to a restore point before the drain opens them again.",
 			Flags:  []cli.Flag{noWaitFlag()},

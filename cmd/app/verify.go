@@ -16,7 +16,8 @@ func (a *app) verify() *cli.Command {
 		Description: "FILE is a specification (its name has a dot or a slash); every source record must be exactly once in\n" +
 			"windows, late output, dead letters, filtered or skipped, and every result must be right. PIPELINE is one\n" +
 			"that is compiled in. Everything is judged up to the last epoch that is proven. The verdict is clean,\n" +
-			"broken, or undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.",
+			"broken, or undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.\n" +
+			"The options say where a PIPELINE reads and writes; FILE says it itself.",
 		Flags:  ordersFlags(),
 		Action: a.runVerify,
 	}
@@ -45,7 +46,7 @@ func (a *app) runVerify(c *cli.Context) error {
 		return a.verifyFile(c, name)
 	}
 	if name != orders.Name {
-		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s, and FILE verifies a specification", name, orders.Name)
+		return failf(CodeNotFound, "no pipeline %q is compiled in that could be recomputed; there is %s (the name of a file has a dot or a slash: ./%s)", name, orders.Name, name)
 	}
 	// Reading everything again takes as long as it takes; no --timeout bounds that.
 	cl, err := connect(c, coordinators(c), min(searchTime, c.Duration("timeout")))
