@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/unisink/unisink/cmd/bench"
+	"github.com/unisink/unisink/cmd/bench/stats"
 	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -160,7 +161,7 @@ func pipelineRows(rows []bench.PipelineRow) [][]string {
 		}
 		table = append(table, []string{
 			r.Job, epoch, fmt.Sprintf("%.0f", r.RecordsPerS), fmt.Sprintf("%.2f", r.CPUPerMillion), ratio(r.ToPlain), ratio(r.ToLoop),
-			fmt.Sprintf("%.0f", r.PeakRSSMB), delay(r.VisibleP50), delay(r.VisibleP99), fmt.Sprint(r.Passes), bench.Verdict(r.Budgets),
+			fmt.Sprintf("%.0f", r.PeakRSSMB), delay(r.VisibleP50), delay(r.VisibleP99), fmt.Sprint(r.Passes), stats.Verdict(r.Budgets),
 		})
 	}
 	return table

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/cmd/bench"
 	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/services/servicestest"
@@ -16,7 +17,11 @@ import (
 // measured runs a bench command as a user does, on a real broker that others use too.
 func measured(t *testing.T, into any, args ...string) {
 	t.Helper()
-	brokers := strings.Join(servicestest.Kafka(t), ",")
+	measuredAt(t, strings.Join(servicestest.Kafka(t), ","), into, args...)
+}
+
+func measuredAt(t *testing.T, brokers string, into any, args ...string) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "unisink", append(args, "--brokers", brokers, "--quick", "-o", "json")...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -87,6 +92,32 @@ func TestBenchRecoverKillsAndSeesEveryRecordOnce(t *testing.T) {
 	for i, r := range got.Rows {
 		if r.Event != events[i] || r.Repeats != 1 || r.VisibleMedian <= 0 || r.UnblockedMedian <= 0 {
 			t.Errorf("row %d is %+v", i, r)
+		}
+	}
+}
+
+// The embedded broker will do: it is the pipeline that is killed.
+func TestBenchStateMakesTheSameWithKillsAndReadsFromTheRestorePoint(t *testing.T) {
+	b, err := devkafka.Start(devkafka.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var got bench.StateResult
+	measuredAt(t, b.Addr(), &got, "bench", "state", "--nodes", "1")
+	if len(got.Rows) != 3 || got.CutOff != "" {
+		t.Fatalf("%d rows, cut off: %q", len(got.Rows), got.CutOff)
+	}
+	plain, killed, held := got.Rows[0], got.Rows[1], got.Rows[2]
+	if plain.Kills != 0 || killed.Kills != 1 || plain.Digest != killed.Digest || plain.Results != killed.Results || plain.Records != 20_000 {
+		t.Errorf("%+v and %+v", plain, killed)
+	}
+	if held.Shape != bench.ShapeHeld || held.Results != 30_000 || held.Store.ChangedShare <= 0 || held.Store.Share <= 0 || held.RestoredMB <= 0 {
+		t.Errorf("%+v lacks a figure", held)
+	}
+	for _, r := range got.Rows {
+		if r.Epochs.Count < 5 || r.Epochs.P50 <= 0 || r.Epochs.P99 < r.Epochs.P50 || len(r.Restarts) != r.Kills || r.PeakRSSMB <= 0 {
+			t.Errorf("%+v lacks a figure", r)
 		}
 	}
 }

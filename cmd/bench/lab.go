@@ -307,11 +307,18 @@ func (l *lab) stop(ctx context.Context, t task, p *child.Process) error {
 	if t.Epoch == 0 {
 		return p.Signal(syscall.SIGTERM)
 	}
-	_, err := l.client.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
-		Meta: l.client.NewMeta(), Name: t.Name, Desired: unisinkv1.DesiredState_DESIRED_STATE_STOPPING,
-	})
+	return l.desire(ctx, t.Name, unisinkv1.DesiredState_DESIRED_STATE_STOPPING)
+}
+
+// drain ends a pipeline for good: its open windows fire.
+func (l *lab) drain(ctx context.Context, pipeline string) error {
+	return l.desire(ctx, pipeline, unisinkv1.DesiredState_DESIRED_STATE_DRAINING)
+}
+
+func (l *lab) desire(ctx context.Context, pipeline string, state unisinkv1.DesiredState) error {
+	_, err := l.client.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{Meta: l.client.NewMeta(), Name: pipeline, Desired: state})
 	if err != nil {
-		return fmt.Errorf("stop the pipeline %s: %w", t.Name, err)
+		return fmt.Errorf("end the pipeline %s: %w", pipeline, err)
 	}
 	return nil
 }

@@ -1,9 +1,7 @@
 package bench
 
 import (
-	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/unisink/unisink/cmd/bench/stats"
@@ -24,37 +22,10 @@ type PipelineRow struct {
 	ToLoop  float64 `json:"cpu_to_loop"`
 	// Visible: of a record, from when it was made until a reader of committed records has it; of a
 	// window, from its end. -1 if that was not measured.
-	VisibleP50 float64  `json:"visible_p50_ms"`
-	VisibleP99 float64  `json:"visible_p99_ms"`
-	Passes     int      `json:"passes"`
-	Budgets    []Budget `json:"budgets,omitempty"`
-}
-
-// Budget is one figure beside the most that it may be.
-type Budget struct {
-	Of    string  `json:"of"`
-	Value float64 `json:"value"`
-	Limit float64 `json:"limit"`
-	OK    bool    `json:"ok"`
-}
-
-func budget(of string, value, limit float64) Budget { return Budget{of, value, limit, value <= limit} }
-
-// Verdict is "ok", or what is over; "-" of no budgets.
-func Verdict(budgets []Budget) string {
-	if len(budgets) == 0 {
-		return "-"
-	}
-	var over []string
-	for _, b := range budgets {
-		if !b.OK {
-			over = append(over, fmt.Sprintf("%s %.4g > %.4g", b.Of, b.Value, b.Limit))
-		}
-	}
-	if len(over) == 0 {
-		return "ok"
-	}
-	return "over: " + strings.Join(over, ", ")
+	VisibleP50 float64        `json:"visible_p50_ms"`
+	VisibleP99 float64        `json:"visible_p99_ms"`
+	Passes     int            `json:"passes"`
+	Budgets    []stats.Budget `json:"budgets,omitempty"`
 }
 
 // rows are the medians, of what was measured at least once.
@@ -106,22 +77,22 @@ const (
 	mostToPlain  = 1.05 // at epochs of a second
 )
 
-func budgetsOf(k kind, r PipelineRow) []Budget {
-	var out []Budget
+func budgetsOf(k kind, r PipelineRow) []stats.Budget {
+	var out []stats.Budget
 	second := k.epoch == time.Second
 	if second && (k.job == worker.Window || k.job == worker.YAML) {
 		most := mostCPUTyped
 		if k.job == worker.YAML {
 			most = mostCPUYAML
 		}
-		out = append(out, budget("CPU", r.CPUPerMillion, most), budget("MiB", r.PeakRSSMB, mostRSS))
+		out = append(out, stats.Beside("CPU", r.CPUPerMillion, most), stats.Beside("MiB", r.PeakRSSMB, mostRSS))
 	}
 	if second && r.ToPlain > 0 {
-		out = append(out, budget("to plain", r.ToPlain, mostToPlain))
+		out = append(out, stats.Beside("to plain", r.ToPlain, mostToPlain))
 	}
 	if k.job == worker.Pass && k.epoch != 0 && r.VisibleP50 >= 0 {
 		interval := stats.Milliseconds(k.epoch)
-		out = append(out, budget("p50", r.VisibleP50, interval/2+10), budget("p99", r.VisibleP99, interval+30))
+		out = append(out, stats.Beside("p50", r.VisibleP50, interval/2+10), stats.Beside("p99", r.VisibleP99, interval+30))
 	}
 	return out
 }
