@@ -191,7 +191,7 @@ func (n *Node) TransferLeadership(ctx context.Context) error {
 		return ErrNotLeader
 	}
 	done := make(chan error, 1)
-	future := n.raft.LeadershipTransfer()
+	future := endWith(n.raft.LeadershipTransfer(), n.over)
 	go func() { done <- future.Error() }()
 	select {
 	case err := <-done:

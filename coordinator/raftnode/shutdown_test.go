@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/hashicorp/raft"
 
 	"github.com/unisink/unisink/coordinator/ledger"
 )
@@ -64,6 +65,60 @@ func endsWithEntriesWaiting(t *testing.T) {
 		case <-time.After(time.Minute):
 			t.Error("the node does not end")
 		}
+		callers.Wait()
+	})
+}
+
+// gatedLog is a log that takes entries once its gate is open; nil: at once.
+type gatedLog struct {
+	raft.LogStore
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (g *gatedLog) StoreLogs(logs []*raft.Log) error {
+	if gate := g.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return g.LogStore.StoreLogs(logs)
+}
+
+// The same is so of a hand-over that was asked for and not begun when the library ends.
+func TestAHandOverEndsWithTheNode(t *testing.T) {
+	for range 12 {
+		t.Run("", handsOverAtTheEnd)
+	}
+}
+
+func handsOverAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seams := NewMemoryNet().Seams("n1")
+		log := &gatedLog{LogStore: seams.Logs}
+		seams.Logs = log
+		n, err := Open(Config{NodeID: "n1", Logger: quiet(), OnFatal: func(error) {}, Seams: seams})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- n.Run(ctx) }()
+		if err := n.Bootstrap(t.Context(), "test", members()[:1]); err != nil {
+			t.Fatal(err)
+		}
+		gate := make(chan struct{})
+		log.gate.Store(&gate)
+		var callers sync.WaitGroup
+		callers.Go(func() {
+			_, _ = n.Propose(context.WithoutCancel(t.Context()), benchCommand(1)) // holds the library's loop
+		})
+		synctest.Wait()
+		asked, giveUp := context.WithCancel(t.Context())
+		callers.Go(func() { _ = n.TransferLeadership(asked) }) // any answer will do
+		synctest.Wait()
+		giveUp()
+		cancel()
+		synctest.Wait()
+		close(gate)
+		<-ended
 		callers.Wait()
 	})
 }

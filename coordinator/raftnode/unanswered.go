@@ -7,10 +7,10 @@ import (
 )
 
 // endWith makes a future answer ErrRaftShutdown once ended is closed. The library has a channel for
-// that in each future, and does not set it in those of Apply: what waits between log and state when
-// it is shut down is never answered, and whoever waits for it would wait for ever. There is no
+// that in each future, and does not set it in those of Apply and LeadershipTransfer: what waits in its
+// queues when it is shut down is never answered, and whoever waits for it would wait for ever. There is no
 // function to set it; the channel is read by Future.Error alone, which is called after this.
-func endWith(f raft.ApplyFuture, ended chan struct{}) raft.ApplyFuture {
+func endWith[F raft.Future](f F, ended chan struct{}) F {
 	v := reflect.ValueOf(f)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
 		return f // answered already, or a test's
