@@ -15,6 +15,7 @@ KAFKA     ?=
 MINUTES   ?= 10
 SEED      ?=
 BIG       ?=
+SEEDS     ?= 100
 ALL       ?=
 ONLY      ?=
 
@@ -22,7 +23,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec mutants fuzz build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec mutants fuzz sim build-all torture
 
 ##@ For everyone
 
@@ -31,7 +32,7 @@ help: ## print the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s KAFKA= SEED= BIG= ALL= ONLY= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)'
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s SEEDS=%s KAFKA= SEED= BIG= ALL= ONLY= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)' '$(SEEDS)'
 
 .PHONY: demo
 demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
@@ -70,6 +71,10 @@ failures: $(TOOLS)/.built ## all tests as `race` does, then each row of docs/fai
 .PHONY: explore
 explore: ## walk the protocol's small cases exhaustively and print what was reached
 	@.ci/named-tests Explore -tags $(GOTAGS) -v -timeout 15m -- ./coordinator/...
+
+.PHONY: sim
+sim: ## the whole system in virtual time under SEEDS plans of faults, from SEED on (SEEDS=1 replays one; ARGS=-trace shows it)
+	@cd tests/jepsen-style/sim && go test -count=$(COUNT) -timeout 0 -run '^TestSimulation$$' -args -seeds $(SEEDS) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: spec
 spec: ## check the protocol's model, and that it misses each rule taken away (needs spin; BIG=1 for the larger case)
