@@ -21,6 +21,7 @@ import (
 
 	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/internal/freeport"
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -44,6 +45,11 @@ func TestScripts(t *testing.T) {
 			e.Setenv("UNISINK_LOG_LEVEL", "error")
 			e.Setenv("FIRST", strconv.FormatInt(firstOrder, 10))
 			e.Setenv("SOON", strconv.FormatInt(firstOrder+10_500, 10)) // in no window before order 1000 fires
+			unknown, err := participant.NewTxnID() // nobody uses it
+			if err != nil {
+				return err
+			}
+			e.Setenv("UNKNOWN", unknown)
 			examples, err := filepath.Abs(filepath.Join("..", "..", "examples"))
 			e.Setenv("EXAMPLES", examples)
 			if err != nil {

@@ -22,7 +22,8 @@ func (a *app) txn() *cli.Command {
 			},
 			Action: a.txnList,
 		},
-		&cli.Command{Name: "show", Usage: "one transaction and its branches", ArgsUsage: "ID", Action: a.txnShow},
+		&cli.Command{Name: "show", Usage: "one transaction and its branches; changes nothing", ArgsUsage: "ID", Action: a.txnShow},
+		a.txnBeginCommand(), a.txnCommitCommand(), a.txnAbortCommand(), a.txnOutcomeCommand(),
 	)
 }
 
@@ -71,13 +72,28 @@ func (a *app) txnShow(c *cli.Context) error {
 		t := r.GetTransaction()
 		return a.show(c, r, func() [][]string {
 			rows := [][]string{{"WHAT", "WHO", "STATE"}, {"transaction " + t.GetTxn(), "", enumWord(t.GetOutcome().String(), "OUTCOME_") + ", " + txnState(t)}}
+			if t.GetScope() == nil {
+				rows = append(rows, []string{"begun", "", clock(t.GetBegunAtMs())}, []string{"decided", "", clock(t.GetDecidedAtMs())})
+			}
 			for _, b := range t.GetBranches() {
 				who := strings.TrimPrefix(b.GetMember()+"/"+b.GetResource(), "/")
-				rows = append(rows, []string{"branch: " + b.GetHandle().GetText(), who, proofText(b.GetProof())})
+				rows = append(rows, []string{"branch: " + branchText(t, b), who, proofText(b.GetProof())})
 			}
 			return rows
 		})
 	})
+}
+
+// branchText says what a branch is; one that was announced and not committed has no handle.
+func branchText(t *unisinkv1.Transaction, b *unisinkv1.TransactionBranch) string {
+	switch {
+	case b.GetHandle().GetName() != "":
+		return b.GetHandle().GetText()
+	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
+		return "announced"
+	default:
+		return "announced, not committed"
+	}
 }
 
 func parseScope(text string) (*unisinkv1.Scope, error) {
