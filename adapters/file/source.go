@@ -49,6 +49,8 @@ type Source struct {
 	order []string         // names of the files known, in order
 	next  map[string]int64 // bytes read, per file
 	ended map[string]bool  // files whose end was told
+	// behind: the source had ended before, and goes on.
+	behind bool
 	// looked counts the looks back at files that were read.
 	looked int
 	cur    *reading
@@ -121,6 +123,7 @@ func (s *Source) Open(_ context.Context, from []stream.Position) error {
 	if err := s.discover(); err != nil {
 		return err
 	}
+	s.behind = goesOn(from)
 	known := map[string]bool{}
 	for _, n := range s.order {
 		known[n] = true
@@ -291,7 +294,7 @@ func (s *Source) read() (*stream.Batch, error) {
 		b.Records = append(b.Records, r)
 	}
 	s.next[c.name] = c.at
-	b.Next = stream.Position{Split: b.Split, Offset: c.at, LeaderEpoch: -1}
+	b.Next = stream.Position{Split: b.Split, Offset: c.at, LeaderEpoch: -1, Opaque: s.mark(b.Ended)}
 	return b, nil
 }
 

@@ -74,3 +74,26 @@ func heardOf(t *testing.T, s *Source, id string) stream.Position {
 	t.Fatalf("no position of %s", id)
 	return stream.Position{}
 }
+
+func TestPositionsTellThatABoundedSourceHadEndedBefore(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"in": 2}})
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"in"}, Bounded: true, PollWait: 20 * time.Millisecond})
+	var from []stream.Position
+	for run := range 3 {
+		if err := s.Open(t.Context(), from); err != nil {
+			t.Fatal(err)
+		}
+		_, at := drain(t, s, -1)
+		from = nil
+		for _, p := range at {
+			if Behind(p) != (run > 0) {
+				t.Errorf("run %d: position %v", run, p)
+			}
+			p.Opaque = slices.Clone(p.Opaque)
+			from = append(from, p)
+		}
+		if len(from) != 2 {
+			t.Fatalf("run %d: positions %v", run, from)
+		}
+	}
+}

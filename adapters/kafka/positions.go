@@ -56,6 +56,7 @@ func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Posi
 	for _, p := range from {
 		positions[p.Split.ID] = p
 	}
+	behind := goesOn(from)
 	s.parts, s.byName, s.pending, s.due, s.open = nil, make(map[string]map[int32]*part), nil, nil, 0
 	for _, name := range s.cfg.Topics {
 		s.byName[name] = make(map[int32]*part)
@@ -69,7 +70,10 @@ func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Posi
 			p := s.newPart(name, topics[name].id, d.number)
 			pos, known := positions[p.split.ID]
 			if !known && len(from) > 0 || known && Added(pos) {
-				p.wasAdded()
+				p.flag(flagAdded)
+			}
+			if behind {
+				p.flag(flagBehind)
 			}
 			delete(positions, p.split.ID)
 			if err := p.startAt(start, pos, known, at); err != nil {
@@ -91,27 +95,6 @@ func (s *Source) newPart(topic string, id [16]byte, number int32) *part {
 	}
 	p.mark = p.topicID
 	return p
-}
-
-// addedMark stands behind the topic's id in the positions of a partition that was added.
-const addedMark = 1
-
-// wasAdded notes that others had been read when the partition came. It stays in the positions, for it cannot be
-// found out later, and whoever judges what was late has to know.
-func (p *part) wasAdded() { p.mark = append(slices.Clip(p.topicID), addedMark) }
-
-// Added reports whether a position is that of a partition that was added when others had been read: until then it
-// held no window back, so its records may have come late without being behind others of it.
-func Added(at stream.Position) bool {
-	return len(at.Opaque) == len(kadm.TopicID{})+1 && at.Opaque[len(at.Opaque)-1] == addedMark
-}
-
-// topicOf is the topic's id in a position.
-func topicOf(at stream.Position) []byte {
-	if Added(at) {
-		return at.Opaque[:len(at.Opaque)-1]
-	}
-	return at.Opaque
 }
 
 // add takes a partition in. What has no position yet gets it into the next epoch, so that it starts
@@ -214,7 +197,7 @@ func (s *Source) grow(ctx context.Context, cl *kgo.Client) error {
 			switch p := s.byName[name][d.number]; {
 			case p == nil:
 				p = s.newPart(name, t.id, d.number)
-				p.wasAdded()
+				p.flag(flagAdded)
 				fresh = append(fresh, p)
 			case !bytes.Equal(p.topicID, t.id[:]):
 				return p.madeAgain()

@@ -52,7 +52,8 @@ type part struct {
 	topic   string
 	number  int32
 	topicID []byte // kept in positions: a topic made again under the same name is another one
-	mark    []byte // what positions carry: the topic's id, and whether the partition was added
+	mark    []byte // what positions carry: the topic's id, and what has become of the partition
+	flags   byte
 	next    int64
 	epoch   int32
 	end     int64 // bounded: stop here; else -1
@@ -268,6 +269,7 @@ func (s *Source) say(cl *kgo.Client, p *part) *stream.Batch {
 	ended := p.end >= 0 && p.next >= p.end
 	if ended && !p.ended {
 		p.ended = true
+		p.flag(flagEnded)
 		s.open--
 		cl.PauseFetchPartitions(map[string][]int32{p.topic: {p.number}})
 	}

@@ -29,6 +29,8 @@ type SourceReading struct {
 	Bounded, Grows bool
 	// Grown reports whether that has happened, as the positions tell; nil: they don't.
 	Grown func(at []stream.Position) bool
+	// Behind reports whether the source had ended before and went on, as the positions tell; nil: they don't.
+	Behind func(at []stream.Position) bool
 	// Ended lists the splits that have nothing behind their positions and hold no window back.
 	Ended func(at []stream.Position) []stream.Split
 	Close func() error

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 
 	"github.com/unisink/unisink/adapters/file"
@@ -38,6 +39,7 @@ func readFileSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, err
 	}
 	t := &files{source: s, sizes: map[stream.Split]int64{}}
 	out := &SourceReading{SourceReader: t, Splits: s.Splits(), Bounded: !in.Follow, Grows: in.Follow, Close: s.Close}
+	out.Behind = func(at []stream.Position) bool { return slices.ContainsFunc(at, file.Behind) }
 	for _, split := range out.Splits {
 		info, err := os.Stat(filepath.Join(in.Dir, split.ID))
 		if err != nil {

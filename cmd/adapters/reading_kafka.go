@@ -36,7 +36,7 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 	t := &topics{admin, in.Topics}
 	out := &SourceReading{
 		SourceReader: t, Bounded: in.Bounded, Ended: func([]stream.Position) []stream.Split { return nil },
-		Grown: grown,
+		Grown: grown, Behind: func(at []stream.Position) bool { return slices.ContainsFunc(at, kafka.Behind) },
 		Close: func() error { admin.Close(); return nil },
 	}
 	if in.Start == string(kafka.StartLatest) {

@@ -36,9 +36,11 @@ type world struct {
 	held  map[string][]processortest.Committed
 	gone  string
 	grown bool
-	epoch *unisinkv1.Epoch
-	at    []*unisinkv1.Position
-	final bool
+	// behind: the source had ended before.
+	behind bool
+	epoch  *unisinkv1.Epoch
+	at     []*unisinkv1.Position
+	final  bool
 }
 
 var env = spec.Env{Logger: slog.New(slog.DiscardHandler), Lookup: func(string) (string, bool) { return "", false }}
@@ -67,7 +69,7 @@ func (w *world) adapter() adapters.Adapter {
 		Reading: &adapters.Reading{
 			Source: func(context.Context, spec.Env, adapters.Use) (*adapters.SourceReading, error) {
 				out := &adapters.SourceReading{
-					SourceReader: w, Gone: w.gone, Grown: func([]stream.Position) bool { return w.grown }, Ended: func([]stream.Position) []stream.Split { return nil }, Close: func() error { return nil },
+					SourceReader: w, Gone: w.gone, Grown: func([]stream.Position) bool { return w.grown }, Behind: func([]stream.Position) bool { return w.behind }, Ended: func([]stream.Position) []stream.Split { return nil }, Close: func() error { return nil },
 				}
 				for _, s := range w.splits {
 					out.Splits = append(out.Splits, stream.Split{Resource: "mem", ID: s})

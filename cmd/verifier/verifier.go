@@ -61,6 +61,7 @@ func Run(ctx context.Context, c Config) (_ verify.Report, err error) {
 	job.Cut.Final = job.Cut.Final || source.Bounded
 	grown := source.Grows || source.Grown != nil && source.Grown(job.Cut.Newest)
 	job.Plan.Idle = job.Plan.Idle || grown
+	job.Cut.Behind = source.Behind != nil && source.Behind(job.Cut.Newest)
 	return job.Run(ctx)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/unisink/unisink/processor/spec"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 const aggregates = `
@@ -265,4 +266,64 @@ func TestASourceOfAnotherNameIsNotTheOneThatWasRead(t *testing.T) {
 	if _, err := verifier.Run(t.Context(), w.config()); err == nil || !strings.Contains(err.Error(), `has read source "mem", and the source of this specification is "other"`) {
 		t.Error(err)
 	}
+}
+
+// What comes behind the end of a source is late for what fired there, whatever its own split says.
+func TestWhatCameBehindAnEndMayBeLate(t *testing.T) {
+	text := `
+pipeline: p
+source: {name: mem, mem: {}, event_time: rec.at, idle_after: never}
+key: "'k'"
+window: {tumbling: 100ms, aggregate: {n: count()}}
+late: late
+sinks: [{name: all, mem: {}}, {name: late, mem: {}}]
+`
+	w := newWorld("0")
+	w.add("0", stream.Record{Value: []byte(`{"at":0}`)})
+	w.add("0", stream.Record{Value: []byte(`{"at":50}`)})
+	synctest.Test(t, func(t *testing.T) { w.run(t, text, 1, true) })
+	if r := w.verify(t); r.Verdict != verify.Clean || r.Windows != 1 {
+		t.Fatal(shown(r))
+	}
+	late := stream.Record{Value: []byte(`{"at":60}`)}
+	w.add("0", late)
+	w.at[0].Offset++
+	late.Headers = []stream.Header{{Key: "unisink-origin", Value: []byte("mem/0/2")}}
+	w.held["late"] = append(w.held["late"], processortest.Committed{Record: late, Generation: w.epoch.GetGeneration(), N: w.epoch.GetN()})
+	if r := w.verify(t); r.Verdict != verify.Broken {
+		t.Error("without an end before, it was on time:", shown(r))
+	}
+	w.behind = true
+	for _, w.final = range []bool{true, false} { // also while it goes on
+		if r := w.verify(t); r.Verdict != verify.Clean || r.Late != 1 {
+			t.Error(shown(r))
+		}
+	}
+	// A second end in a later generation fires all that is open by then, in every sink.
+	first, second := w.held["all"][0], w.held["all"][0]
+	w.epoch, w.final = &unisinkv1.Epoch{Generation: w.epoch.GetGeneration() + 1, N: 1}, true
+	for at := range int64(2) {
+		w.add("0", stream.Record{Value: fmt.Appendf(nil, `{"at":%d}`, 200+at*100)})
+		w.at[0].Offset++
+	}
+	w.held["all"] = append(w.held["all"], result(t, second, w.epoch, 200), result(t, second, w.epoch, 300))
+	if r := w.verify(t); r.Verdict != verify.Clean || r.Windows != 3 || r.Open != 0 {
+		t.Error(shown(r))
+	}
+	w.held["all"] = []processortest.Committed{first, w.held["all"][2]}
+	if r := w.verify(t); r.Verdict != verify.Undeterminable && r.Verdict != verify.Broken {
+		t.Error("a result of the second end is gone:", shown(r))
+	}
+	w.held["all"] = []processortest.Committed{first, first}
+	if r := w.verify(t); r.Verdict != verify.Broken {
+		t.Error("a result is there twice:", shown(r))
+	}
+}
+
+// result is another window's, of one record.
+func result(t *testing.T, like processortest.Committed, epoch *unisinkv1.Epoch, start int) processortest.Committed {
+	t.Helper()
+	like.Record.Value = fmt.Appendf(nil, `{"key":"k","window_start":%d,"window_end":%d,"n":1}`, start, start+100)
+	like.Generation, like.N = epoch.GetGeneration(), epoch.GetN()
+	return like
 }

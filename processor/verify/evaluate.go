@@ -116,10 +116,10 @@ func newEvaluator(j *Job) *evaluator {
 }
 
 // ordered: the order of all records is known, and with it what was late.
-func (e *evaluator) ordered() bool { return len(e.splits) == 1 }
+func (e *evaluator) ordered() bool { return len(e.splits) == 1 && !e.job.Cut.Behind }
 
-// loose: silent splits may have made any record late.
-func (e *evaluator) loose() bool { return e.p.Idle && !e.ordered() }
+// loose: silent splits, or an end of event time before, may have made any record late.
+func (e *evaluator) loose() bool { return (e.p.Idle || e.job.Cut.Behind) && !e.ordered() }
 
 // blind: what was late is neither known nor read.
 func (e *evaluator) blind() bool { return e.loose() && e.late == nil }

@@ -3,6 +3,7 @@ package verify
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/unisink/unisink/processor/stream"
@@ -170,6 +171,9 @@ type Cut struct {
 	// an earlier drain fired, and the pipeline then went on behind, is not known here: records that
 	// came late for it look missing.)
 	Drained bool
+	// Behind: the source had ended before, and everything fired; then the pipeline went on. What came
+	// since may have been late for what had fired, whatever its split's watermark says.
+	Behind bool
 	// Ended splits had no more records and hold no window back.
 	Ended []stream.Split
 }
@@ -216,8 +220,11 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 			return Report{}, fmt.Errorf("verify: read sink %q: %w", j.Results[i].Name, err)
 		}
 	}
-	if j.Cut.Final && c.anyEarly() {
+	switch {
+	case c.drained():
 		e.close(true)
+	case j.Cut.Behind:
+		e.newest = math.MaxInt64 // everything may have fired at the end before
 	}
 	return c.finish(), nil
 }
