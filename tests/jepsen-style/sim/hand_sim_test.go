@@ -165,12 +165,18 @@ func (w *world) finishByHand(ctx context.Context, cl *participant.Client) {
 			w.t.Errorf("list %s: %v", alias, err)
 		}
 		for _, x := range found {
-			var out participant.Outcome
-			h.call("outcome", x.Name.Txn, func() (participant.Outcome, error) {
-				var err error
-				out, err = cl.Outcome(ctx, x.Name.Txn)
-				return out, err
-			})
+			out := participant.OutcomePending
+			for range 60 { // an announced one is undecided until its deadline has passed
+				h.call("outcome", x.Name.Txn, func() (participant.Outcome, error) {
+					var err error
+					out, err = cl.Outcome(ctx, x.Name.Txn)
+					return out, err
+				})
+				if out != participant.OutcomePending {
+					break
+				}
+				pause(ctx, time.Second)
+			}
 			var proof participant.Proof
 			switch out {
 			case participant.OutcomeCommitted:
