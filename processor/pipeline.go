@@ -83,6 +83,20 @@ func (p *Pipeline) Member() string { return p.settings.member }
 // key groups, version. What is inside functions it cannot see; see [Version].
 func (p *Pipeline) Fingerprint() string { return p.fingerprint }
 
+// Close closes the source and the sinks and publishes nothing (S2). Call it when no Run is on its way any
+// more, and only if nobody else closes them: a pipeline that was built from a specification is the only one that
+// knows them. The pipeline cannot run again.
+func (p *Pipeline) Close() error {
+	errs := []error{p.source.Close()}
+	for _, s := range p.sinks {
+		errs = append(errs, s.sink.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("close pipeline %q: %w", p.name, err)
+	}
+	return nil
+}
+
 // Status is what a pipeline knows of itself, for tools and metrics.
 type Status struct {
 	Counters Counters

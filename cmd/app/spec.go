@@ -61,7 +61,7 @@ func (a *app) runFile(c *cli.Context, file string) error {
 
 // runSpec builds a pipeline from its specification, looks at what it will touch, and runs it. An epoch
 // of 0 is the specification's own.
-func runSpec(ctx context.Context, rc RunContext, all []Adapter, file string, text []byte, epoch time.Duration) error {
+func runSpec(ctx context.Context, rc RunContext, all []Adapter, file string, text []byte, epoch time.Duration) (err error) {
 	env := spec.Env{Logger: rc.Logger, Lookup: rc.lookup()}
 	doc, err := spec.Parse(file, text, env)
 	if err != nil {
@@ -71,6 +71,11 @@ func runSpec(ctx context.Context, rc RunContext, all []Adapter, file string, tex
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if closing := p.Close(); closing != nil {
+			err = errors.Join(err, closing)
+		}
+	}()
 	if err := adapters.Check(ctx, all, env, doc); err != nil {
 		return err
 	}

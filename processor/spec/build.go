@@ -14,7 +14,7 @@ import (
 
 // Build makes the pipeline that a document describes, with sources and sinks of the adapters. Nothing is
 // connected to before the pipeline runs, but the state's directory is made. The error is [Mistakes] if the
-// document is wrong. The pipeline is good for one Run at a time.
+// document is wrong. The pipeline is good for one Run at a time, and its Close closes what the adapters made.
 func Build(d *Document, adapters []Adapter, e Env) (*processor.Pipeline, error) {
 	p, err := compile(d)
 	if err != nil {

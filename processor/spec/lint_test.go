@@ -251,3 +251,38 @@ func TestWhatWasMadeIsClosed(t *testing.T) {
 		t.Errorf("Build: %v, and %d closed", err, closed)
 	}
 }
+
+// TestAPipelineClosesWhatItWasBuiltOf: who builds from a specification has nothing else to close it by.
+func TestAPipelineClosesWhatItWasBuiltOf(t *testing.T) {
+	closed := 0
+	adapters := []spec.Adapter{{
+		Kind:   "mem",
+		Source: func(spec.Env, string, spec.Settings) (processor.Source, error) { return &closing{closed: &closed}, nil },
+		Sink: func(_ spec.Env, name string, _ spec.Settings) (processor.Sink, error) {
+			return &closingSink{Sink: processortest.NewSink(name), closed: &closed}, nil
+		},
+	}}
+	d, err := spec.Parse("p.yaml", []byte("{pipeline: p, on_error: {dead_letter: b}, source: {mem: {}}, sinks: [{name: a, mem: {}}, {name: b, mem: {}}]}"), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := spec.Build(d, adapters, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = p.Close()
+	if closed != 3 || err == nil || !strings.HasPrefix(err.Error(), `close pipeline "p": `) || strings.Count(err.Error(), "will not") != 2 {
+		t.Errorf("%d closed, want 3; got %v", closed, err)
+	}
+}
+
+// closingSink counts too, and cannot be closed well.
+type closingSink struct {
+	*processortest.Sink
+	closed *int
+}
+
+func (c *closingSink) Close() error {
+	*c.closed++
+	return errors.New("it will not")
+}
