@@ -60,8 +60,6 @@ type Seams struct {
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
 	// OnFatal replaces the end of the process.
 	OnFatal func(error)
-	// Skew is how far this node's clock is off; it may step at any time, as a corrected clock does.
-	Skew func() time.Duration
 }
 
 func (c Config) withDefaults() Config {

@@ -75,7 +75,7 @@ func New(c Config) (*Coordinator, error) {
 func (co *Coordinator) build(client, web net.Listener) {
 	unknown := func(err error) bool { return errors.Is(err, raftnode.ErrUnknown) }
 	tooLarge := func(err error) bool { return errors.Is(err, raftnode.ErrTooLarge) }
-	log := skewed{co.node, co.c.Seams.Skew}
+	log := skewed{co.node, co.c.Seams.Raft.Skew}
 	edge := node{log, co.c.NodeID}
 	co.sessions = session.New(session.Config{
 		Log: log, Logger: co.c.Logger, Events: co.events.Add, Unknown: unknown, TooLarge: tooLarge,

@@ -8,23 +8,18 @@ import (
 	"github.com/unisink/unisink/coordinator/raftnode"
 )
 
-// skewed is the replicated log of a node whose clock may be off (Seams.Skew). Whatever of a clock
-// enters the ledger passes here; leases and the watchdog count on the monotonic clock, which does
-// not step.
+// skewed is the replicated log of a node whose clock may be off (raftnode.Seams). The log stamps
+// entries by that clock; a deadline that this node made out of its clock is off as far.
 type skewed struct {
 	*raftnode.Node
 	skew func() time.Duration // nil: the clock is right
 }
 
-// Propose shifts the times that the command carries.
+// Propose shifts the deadline that the command carries.
 func (s skewed) Propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
-	if s.skew != nil {
-		off := s.skew().Milliseconds()
-		c.At += off
-		if a, ok := c.Body.(ledger.Announce); ok {
-			a.Deadline += off
-			c.Body = a
-		}
+	if a, ok := c.Body.(ledger.Announce); ok && s.skew != nil {
+		a.Deadline += s.skew().Milliseconds()
+		c.Body = a
 	}
 	return s.Node.Propose(ctx, c)
 }

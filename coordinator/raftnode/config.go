@@ -83,6 +83,9 @@ type Seams struct {
 	Snapshots raft.SnapshotStore
 	// TrailingLogs, when not 0, goes below the bound of Config.TrailingLogs.
 	TrailingLogs uint64
+	// Skew is how far this node's clock is off; it may step at any time, as a corrected clock does.
+	// Leases and watchdogs count on the monotonic clock, which does not step.
+	Skew func() time.Duration
 	// TrustEmptied lets a node that began with an empty disk vote like any other, which loses what
 	// was decided; it shows what the restraint is for.
 	TrustEmptied bool

@@ -25,6 +25,7 @@ const maxWaiting = 4096
 type proposer struct {
 	apply func(entry []byte) raft.ApplyFuture
 	now   func() time.Time
+	skew  func() time.Duration // of the clock that stamps entries; nil: none
 	stop  *failStop
 
 	queue   chan *proposal      // capacity: as many as may be in flight
@@ -192,7 +193,11 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 		proposals: make([]*proposal, 0, expect),
 		data:      make([]byte, 0, min(expect*int(first.weight())*9/8, max(entryBytes, int(first.weight())))),
 	}
-	at := max(p.now().UnixMilli(), p.lastAt)
+	at := p.now().UnixMilli()
+	if p.skew != nil {
+		at += p.skew().Milliseconds()
+	}
+	at = max(at, p.lastAt)
 	p.lastAt = at
 	var left *proposal
 	for m := first; m != nil; {

@@ -67,6 +67,14 @@ func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeReques
 			id, questionsPerSecond, wait.Round(time.Millisecond)), wait)
 	}
 	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: id, Why: "unknown when its outcome was asked for"})
+	if reason, _ := grpcerr.Reason(err); reason == grpcerr.Contradicts {
+		// It was committed between the look and the entry, and that is the answer. The entry that
+		// refused has been applied here, so the record is here too.
+		t.s.c.Node.View(func(m *ledger.Machine) { rec, known = m.Txn(id) })
+		if known {
+			return &unisinkv1.OutcomeResponse{Outcome: wire.FromOutcome(rec.Outcome)}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

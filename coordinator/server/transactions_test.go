@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -58,5 +59,34 @@ func TestAListOfTransactionsIsNeverLongerThanItsLimit(t *testing.T) {
 		if err != nil || len(got.GetTransactions()) != want {
 			t.Errorf("limit %d: %d transactions, %v; want %d", limit, len(got.GetTransactions()), err, want)
 		}
+	}
+}
+
+// overtaken is a node on which a transaction is committed just before the next command.
+type overtaken struct {
+	shown
+	commit ledger.Commit
+}
+
+func (o overtaken) Barrier(context.Context) error { return nil }
+
+func (o overtaken) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
+	if r, _ := o.m.Apply(ledger.Command{At: 1000, Actor: "test", Body: o.commit}); !r.OK() {
+		return r, nil
+	}
+	c.At = 1000
+	r, _ := o.m.Apply(c)
+	return r, nil
+}
+
+// Who asks for an outcome while it is being decided is told it, not that it is decided otherwise.
+func TestAQuestionThatACommitOvertakesIsAnsweredCommitted(t *testing.T) {
+	const id = "00000000-03e8-7000-8000-000000000001"
+	handle := ledger.Handle{Kind: "memory", Version: 1, Identity: "i", Alias: "out", Name: "n"}
+	node := overtaken{shown{m: doubtful(t, 0)}, ledger.Commit{Txn: id, Branches: []ledger.HandBranch{{Resource: "out", Handle: handle}}}}
+	s := &transactions{s: &Server{c: Config{Node: node}, asked: newQuota(10, 5)}}
+	got, err := s.Outcome(t.Context(), &unisinkv1.OutcomeRequest{Txn: id})
+	if err != nil || got.GetOutcome() != unisinkv1.Outcome_OUTCOME_COMMITTED {
+		t.Errorf("told %v, %v", got, err)
 	}
 }
