@@ -59,7 +59,7 @@ func (h *hand) process(ctx context.Context) {
 		}
 		id, err := participant.NewTxnID()
 		if err != nil {
-			h.w.t.Error(err)
+			h.w.complain("%v", err)
 			return
 		}
 		h.w.addTxn(id)
@@ -119,7 +119,7 @@ func (h *hand) call(op, id string, do func() (participant.Outcome, error)) check
 	branch := check.Branch{Txn: id}
 	h.w.hist.Add(check.Event{Who: h.name, Kind: check.Invoke, Call: n, Op: op, Branch: branch})
 	out, err := do()
-	answer := answerOf(out, err)
+	answer := answerOf(op, out, err)
 	text := ""
 	if err != nil {
 		text = err.Error()
@@ -128,7 +128,7 @@ func (h *hand) call(op, id string, do func() (participant.Outcome, error)) check
 	return answer
 }
 
-func answerOf(out participant.Outcome, err error) check.Answer {
+func answerOf(op string, out participant.Outcome, err error) check.Answer {
 	switch {
 	case out == participant.OutcomePending && err == nil:
 		return check.AnswerDone
@@ -136,6 +136,8 @@ func answerOf(out participant.Outcome, err error) check.Answer {
 		return check.AnswerCommitted // proven or not
 	case out == participant.OutcomeAborted:
 		return check.AnswerAborted
+	case errors.Is(err, participant.ErrContradicts) && op == "begin": // somebody's question has aborted it
+		return check.AnswerRefused
 	case errors.Is(err, participant.ErrRefused) && !errors.Is(err, participant.ErrOutcomeUnknown):
 		return check.AnswerRefused
 	}
@@ -162,7 +164,7 @@ func (w *world) finishByHand(ctx context.Context, cl *participant.Client) {
 		m := store.Process()
 		found, err := m.List(ctx, ns)
 		if err != nil {
-			w.t.Errorf("list %s: %v", alias, err)
+			w.complain("list %s: %v", alias, err)
 		}
 		for _, x := range found {
 			out := participant.OutcomePending
@@ -190,7 +192,7 @@ func (w *world) finishByHand(ctx context.Context, cl *participant.Client) {
 				err = cl.Resolve(ctx, x.Name.Txn, alias, proof)
 			}
 			if err != nil && !errors.Is(err, participant.ErrNotFound) {
-				w.t.Errorf("finish %s: %v", x.Name, err)
+				w.complain("finish %s: %v", x.Name, err)
 			}
 		}
 	}

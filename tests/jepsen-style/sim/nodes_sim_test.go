@@ -128,10 +128,12 @@ func (c *nodes) start(id string) bool {
 		NodeID: id, RaftBind: id, ClientAdvertise: address(id), ClientBind: address(id), Logger: c.logger, Insecure: true,
 		SnapshotThreshold: c.tune.snapshots,
 		Seams: coordinator.Seams{
-			Raft:    raftnode.Seams{Transport: p.wire, Logs: m, Stable: m, Snapshots: m, TrailingLogs: c.tune.trailing},
+			Raft: raftnode.Seams{
+				Transport: p.wire, Logs: m, Stable: m, Snapshots: m, TrailingLogs: c.tune.trailing,
+				Skew: func() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return n.skew },
+			},
 			Clients: p.clients, Dial: p.host.dial,
 			OnFatal: func(err error) { c.fatal(id, p, err) },
-			Skew:    func() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return n.skew },
 		},
 	})
 	if err != nil {

@@ -152,7 +152,7 @@ func (w *world) applyNode(s strike, id string) func() {
 		w.nodes.step(id, ms)
 		return func() { w.nodes.step(id, 0) }
 	}
-	w.t.Errorf("nobody knows the fault %q", s.kind)
+	w.complain("nobody knows the fault %q", s.kind)
 	return nil
 }
 
@@ -186,7 +186,7 @@ func (w *world) applySeat(s strike, x *seat) func() {
 		x.setHook(w.faulty(s.n, s.kind == "hanging resource"))
 		return func() { x.setHook(nil) }
 	}
-	w.t.Errorf("nobody knows the fault %q", s.kind)
+	w.complain("nobody knows the fault %q", s.kind)
 	return nil
 }
 

@@ -35,11 +35,12 @@ type world struct {
 	calm     chan struct{} // closed when faults are to end
 	undoing  sync.WaitGroup
 
-	mu    sync.Mutex // guards the rest
-	rnd   *rand.Rand
-	armed []*armed
-	txns  []string
-	calls uint64
+	mu         sync.Mutex // guards the rest
+	rnd        *rand.Rand
+	armed      []*armed
+	txns       []string
+	calls      uint64
+	complaints []check.Finding
 }
 
 // armed is a fault that waits for its moment.
@@ -120,6 +121,18 @@ func (w *world) store(name string) *participanttest.Store {
 
 func (w *world) say(who, format string, args ...any) {
 	w.hist.Add(check.Event{Who: who, Kind: check.Note, Text: fmt.Sprintf(format, args...)})
+}
+
+// complain says that the run itself could not go as it must.
+func (w *world) complain(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.complaints = append(w.complaints, check.Finding{Rule: "run", Text: fmt.Sprintf(format, args...)})
+}
+
+// found is all that is wrong with a run that has ended.
+func (w *world) found() []check.Finding {
+	return append(check.All(w.hist.Events(), w.bounds()), w.complaints...)
 }
 
 // draw is a number below n. Which one depends on who else draws: the plan alone is determined.
@@ -226,7 +239,7 @@ func (w *world) run(ctx context.Context) {
 // set makes the group and declares the pipelines.
 func (w *world) set(ctx context.Context) bool {
 	if err := w.patiently(ctx, time.Minute, func(ctx context.Context) error { return w.nodes.bootstrap(ctx, w.operator) }); err != nil {
-		w.t.Errorf("bootstrap: %v", err)
+		w.complain("bootstrap: %v", err)
 		return false
 	}
 	for _, pl := range w.plan.pipelines {
@@ -246,7 +259,7 @@ func (w *world) set(ctx context.Context) bool {
 			return err
 		})
 		if err != nil {
-			w.t.Errorf("declare %s: %v", pl.name, err)
+			w.complain("declare %s: %v", pl.name, err)
 			return false
 		}
 	}
@@ -350,7 +363,7 @@ func (w *world) resume(ctx context.Context, pipeline string) {
 		return err
 	})
 	if err != nil {
-		w.t.Errorf("resume %s: %v", pipeline, err)
+		w.complain("resume %s: %v", pipeline, err)
 	}
 }
 
@@ -375,7 +388,7 @@ func (w *world) stopPipelines(ctx context.Context) {
 					pause(ctx, 500*time.Millisecond)
 				}
 			case <-end:
-				w.t.Errorf("%s does not leave", s.id())
+				w.complain("%s does not leave", s.id())
 				left = true
 			}
 		}
@@ -418,7 +431,7 @@ func (w *world) readEpochs(ctx context.Context, pipeline string) {
 		return err
 	})
 	if err != nil || len(all) >= 1000 {
-		w.t.Errorf("list the epochs of %s: %d of them, %v", pipeline, len(all), err)
+		w.complain("list the epochs of %s: %d of them, %v", pipeline, len(all), err)
 	}
 	for _, r := range all {
 		if r.GetOutcome() != unisinkv1.Outcome_OUTCOME_COMMITTED {
