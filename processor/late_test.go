@@ -70,3 +70,28 @@ func TestSkippedRecordsAreTold(t *testing.T) {
 		r.must(task.Halted(ctx, "test"))
 	})
 }
+
+// A pipeline that takes every record for bad goes on, and nothing else would show it.
+func TestDeadLettersAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		src := processortest.NewSource("in", "0")
+		r := newRig(t, src, burying(encodeSum), "one", "late", "dead")
+		var log bytes.Buffer
+		task := newTask(r.build(), "test", 0, slog.New(slog.NewTextHandler(&log, nil)))
+		_, err := r.scope.Begin(ctx, task)
+		r.must(err)
+		for n := uint64(1); n <= 2; n++ {
+			src.Append("0", record("no map", "a", 300, 1), record("1", "a", 300, 1))
+			synctest.Wait()
+			order(t, task, n, false)
+			synctest.Wait()
+			r.must(r.scope.Decide(ctx))
+			r.must(r.scope.Finish(ctx))
+		}
+		if n := strings.Count(log.String(), "bad records went to dead letters"); n != 1 || !strings.Contains(log.String(), "dead_letters=1 new=1") {
+			t.Errorf("told %d times within a minute:\n%s", n, log.String())
+		}
+		r.must(task.Halted(ctx, "test"))
+	})
+}

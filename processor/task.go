@@ -30,7 +30,7 @@ type task struct {
 	// grace is how long a barrier may wait after a step that was held back; see catchUp.
 	grace time.Duration
 
-	late, skipped lost
+	late, skipped, dead lost
 
 	mu       sync.Mutex // guards barriers; never held across a call
 	barriers []participant.Barrier
@@ -314,7 +314,7 @@ func (t *task) step(ctx context.Context, p polled) (err error) {
 	return err
 }
 
-// lost counts records that are in no output, and when it was last told of them.
+// lost counts records that are in no output of results, and when it was last told of them.
 type lost struct {
 	told uint64
 	at   time.Time
@@ -323,7 +323,7 @@ type lost struct {
 // tellAgain is the least time between two warnings of records that are in no output.
 const tellAgain = time.Minute
 
-// tellLost warns of records that are in no output: nothing else shows it.
+// tellLost warns of records that are in no output, or are dead letters: nothing else shows it.
 func (t *task) tellLost(ctx context.Context) {
 	c := t.loop.op.counts()
 	if t.p.dropsLate && t.late.more(c.Late) {
@@ -333,6 +333,10 @@ func (t *task) tellLost(ctx context.Context) {
 	if t.skipped.more(c.Skipped) {
 		t.log.WarnContext(ctx, "bad records were skipped and are in no output; send them to dead letters to see which, and why",
 			obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("skipped", c.Skipped), slog.Uint64("new", t.skipped.tell(c.Skipped)))
+	}
+	if t.dead.more(c.DeadLettered) {
+		t.log.WarnContext(ctx, "bad records went to dead letters, which say why",
+			obs.Pipeline(t.p.name), obs.Gen(t.gen), slog.Uint64("dead_letters", c.DeadLettered), slog.Uint64("new", t.dead.tell(c.DeadLettered)))
 	}
 }
 
