@@ -1,8 +1,10 @@
 package app_test
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -70,8 +72,13 @@ func TestBenchPipelineMeasuresWhatItHasChecked(t *testing.T) {
 }
 
 func TestBenchPipelineShowsWhatItHasWhenTheTimeIsOver(t *testing.T) {
+	b, err := devkafka.Start(devkafka.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
 	var got bench.PipelineResult
-	measured(t, &got, "bench", "pipeline", "--short", "--records", "1000", "--nodes", "1", "--within", "1ns", "--job", worker.Loop)
+	measuredAt(t, b.Addr(), &got, "bench", "pipeline", "--short", "--records", "1000", "--nodes", "1", "--within", "1ns", "--job", worker.Loop)
 	if len(got.Rows) != 0 {
 		t.Errorf("%d rows although nothing was begun", len(got.Rows))
 	}
@@ -119,5 +126,41 @@ func TestBenchStateMakesTheSameWithKillsAndReadsFromTheRestorePoint(t *testing.T
 		if r.Epochs.Count < 5 || r.Epochs.P50 <= 0 || r.Epochs.P99 < r.Epochs.P50 || len(r.Restarts) != r.Kills || r.PeakRSSMB <= 0 {
 			t.Errorf("%+v lacks a figure", r)
 		}
+	}
+}
+
+func TestBenchShowsWhatItHasWhenItIsInterrupted(t *testing.T) {
+	b, err := devkafka.Start(devkafka.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	cmd := exec.CommandContext(t.Context(), "unisink", "bench", "pipeline", "--short", "--records", "1000", "--passes", "1000", "--nodes", "1",
+		"--job", worker.Loop, "--brokers", b.Addr(), "-o", "json")
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	progress, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(progress); lines.Scan(); {
+		said = append(said, lines.Text())
+		if strings.Contains(lines.Text(), "pass 2 of 1000") {
+			if err := cmd.Process.Signal(os.Interrupt); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err = cmd.Wait()
+	var got bench.PipelineResult
+	if jerr := json.Unmarshal(out.Bytes(), &got); jerr != nil {
+		t.Fatalf("%v: %q\n%s", jerr, out.String(), strings.Join(said, "\n"))
+	}
+	if err == nil || len(got.Rows) != 1 || got.Rows[0].Passes < 2 || got.Rows[0].Passes >= 1000 || got.CutOff == "" {
+		t.Errorf("ended with %v and %+v", err, got)
 	}
 }

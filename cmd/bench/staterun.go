@@ -118,7 +118,7 @@ func (r *stateRun) awaitDecided(ctx context.Context, want int) error {
 		case time.Since(moved) > stateWait:
 			return fmt.Errorf("the pipeline %s decided nothing for %s, at %d of %d records: %s\n%s", r.name, stateWait, n, want, r.lab.halted(ctx, r.task()), r.lab.tail(r.name))
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
