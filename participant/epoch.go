@@ -65,7 +65,7 @@ func (g *generation) Branch(ctx context.Context, alias string) (Branch, error) {
 		return nil, fmt.Errorf("%w: member %s has no resource %q", ErrBug, g.m.cfg.Member, alias)
 	}
 	g.mu.Lock()
-	err := g.until(ctx, func() bool { return g.refuse() != nil || g.voted+1-g.proven <= g.set.maxPending && !g.held() })
+	err := g.until(ctx, func() bool { return g.refuse() != nil || g.room(g.voted+1) && !g.held() })
 	if err == nil {
 		err = g.refuse()
 	}
@@ -91,6 +91,11 @@ func (g *generation) Branch(ctx context.Context, alias string) (Branch, error) {
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+}
+
+// room reports whether epoch n may be pending beside those that are; called with mu held.
+func (g *generation) room(n uint64) bool {
+	return n-g.proven <= g.set.maxPending || mutant.On("participant/pending-bound")
 }
 
 // held reports whether the epoch being written has grown too old to be added to; called with mu
@@ -169,7 +174,7 @@ func (g *generation) Vote(ctx context.Context, b Barrier, c Contribution) error 
 		return fmt.Errorf("%w: barrier %d.%d is not of generation %d", ErrBug, b.Generation, b.N, g.id)
 	}
 	err := g.until(ctx, func() bool {
-		return g.refuse() != nil || b.N != g.voted+1 || b.N-g.proven <= g.set.maxPending
+		return g.refuse() != nil || b.N != g.voted+1 || g.room(b.N)
 	})
 	if err == nil {
 		err = g.refuse()
@@ -210,7 +215,7 @@ func (g *generation) prepare(ctx context.Context, e *epoch) {
 	for _, s := range e.shares {
 		group.Go(func() { s.vote = g.prepareShare(limited, s) })
 	}
-	if ready := e.contribution.Ready; ready != nil {
+	if ready := e.contribution.Ready; ready != nil && !mutant.On("participant/state-before-vote") {
 		group.Go(func() { e.unready = ready(limited) })
 	}
 	group.Wait()

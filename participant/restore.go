@@ -205,7 +205,7 @@ func decidedByNumber(f Listed, list []*unisinkv1.Unfinished) bool {
 // are compared part by part, never by prefix (L9); everything else is left alone.
 func (g *generation) dead(n BranchName, alias string) bool {
 	return n.Txn == "" && n.Namespace == g.m.namespace() && n.Pipeline == g.m.cfg.Pipeline && n.Shard == g.m.cfg.Shard &&
-		n.Member == g.m.cfg.Member && n.Resource == alias && n.Generation < g.id
+		(n.Member == g.m.cfg.Member || mutant.On("participant/own-names-only")) && n.Resource == alias && n.Generation < g.id
 }
 
 // ready notes that the member is restored and says so until it is answered.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/checkpoint"
 	"github.com/unisink/unisink/processor/stream"
@@ -93,8 +94,10 @@ func (e *epochLoop) fire(ctx context.Context) error {
 	if err := e.op.fire(ctx, e.out); err != nil {
 		return err
 	}
-	if err := e.out.flush(ctx); err != nil {
-		return err
+	if !mutant.On("processor/results-before-vote") {
+		if err := e.out.flush(ctx); err != nil {
+			return err
+		}
 	}
 	if e.op.counts() != before {
 		e.work()

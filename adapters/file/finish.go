@@ -143,7 +143,7 @@ func (s *Sink) check(name string, f published, branch string) error {
 	if err != nil {
 		return err
 	}
-	if digest != f.SHA256 {
+	if digest != f.SHA256 && !mutant.On("file/digest") {
 		return fmt.Errorf("%s has another content than was prepared (digest %.12s…, prepared %.12s…); it was changed by somebody else, put it back or accept the loss: %w",
 			name, digest, f.SHA256, participant.ErrMisconfigured)
 	}

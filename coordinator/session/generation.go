@@ -10,6 +10,7 @@ import (
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/round"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -239,6 +240,9 @@ func (s *scope) closeHalting(ctx context.Context, g *generation, cause, halt str
 func (s *scope) proposeClose(ctx context.Context, g *generation, cause, halt string) {
 	g.closing, g.halt, g.again = true, halt, time.Time{}
 	g.lose("%s", cause)
+	if mutant.On("session/close-applied-first") {
+		s.tellClosed(g, g.final, cause)
+	}
 	b := ledger.CloseGeneration{Scope: s.id, Generation: g.number, Cause: cause, Halt: halt}
 	s.propose(ctx, b, func(ctx context.Context, res ledger.Result, err error) {
 		s.refresh(ctx) // an applied close ends g there
@@ -269,6 +273,11 @@ func (s *scope) closed(final uint64, cause string) {
 	}
 	g.answer(final, decision{outcome: ledger.Committed})
 	g.answer(math.MaxUint64, decision{outcome: ledger.Aborted, final: final, cause: cause})
+	s.tellClosed(g, final, cause)
+}
+
+// tellClosed tells the members how their generation has ended.
+func (s *scope) tellClosed(g *generation, final uint64, cause string) {
 	for _, gm := range g.members {
 		m := s.members[gm.Member]
 		if m == nil || !g.has(m) || m.stream == nil {

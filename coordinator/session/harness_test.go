@@ -157,6 +157,7 @@ func (w *world) end() {
 	for _, end := range begun {
 		end()
 	}
+	time.Sleep(10 * time.Millisecond) // of the bubble: calls that were under way come back
 }
 
 // ends notes how something that was begun is ended; ending it again does nothing.

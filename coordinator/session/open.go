@@ -9,6 +9,7 @@ import (
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/wire"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -128,7 +129,7 @@ func (s *scope) settle(ctx context.Context, g *generation, now time.Time) {
 		}
 	})
 	g.again = time.Time{}
-	if len(owing) == 0 {
+	if len(owing) == 0 || mutant.On("session/proven-before-stop") {
 		cause := "stopped: the last epoch is proven"
 		if g.ending == ledger.Draining {
 			cause = wire.Drained
