@@ -94,7 +94,28 @@ func (a *app) verifyFile(c *cli.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	return verdictCode(report)
+	verdict := verdictCode(report)
+	if verdict == nil {
+		return nil
+	}
+	switch other, err := isOther(c.Context, cl.Pipelines(), doc); {
+	case err != nil:
+		return fmt.Errorf("%w; whether %s is the specification that runs is not known: %w", verdict, file, err)
+	case other:
+		return fmt.Errorf("%w; the pipeline was declared with another specification than %s, and what differs may come from that", verdict, file)
+	}
+	return verdict
+}
+
+// isOther reports whether the file is not what the pipeline was declared with: then what looks wrong may be right. It
+// may be meant, where the pipeline is written in Go, and does not change the verdict.
+func isOther(ctx context.Context, pl unisinkv1.PipelinesClient, doc *spec.Document) (bool, error) {
+	ours, err := spec.Fingerprint(doc)
+	if err != nil {
+		return false, err
+	}
+	p, err := pl.GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: doc.Pipeline.Value})
+	return p.GetPipeline().GetFingerprint() != ours, err
 }
 
 // placeRows shows where the records are.

@@ -12,14 +12,7 @@ import (
 // go. Settings are shown as they are written, secrets as what names them. Nothing is opened, and no environment
 // variable is read. The error is [Mistakes].
 func Explain(d *Document) (string, error) {
-	p, err := compile(d)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", d.File, err)
-	}
-	if err := p.mistakes.Err(); err != nil {
-		return "", err
-	}
-	fingerprint, err := p.fingerprint()
+	p, fingerprint, err := described(d)
 	if err != nil {
 		return "", err
 	}
@@ -39,6 +32,25 @@ func Explain(d *Document) (string, error) {
 	x.fates()
 	x.sinks()
 	return x.b.String(), nil
+}
+
+// Fingerprint is that of the pipeline that Build makes of a document. Nothing is opened, and no environment
+// variable is read. The error is [Mistakes].
+func Fingerprint(d *Document) (string, error) {
+	_, fingerprint, err := described(d)
+	return fingerprint, err
+}
+
+func described(d *Document) (*plan, string, error) {
+	p, err := compile(d)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", d.File, err)
+	}
+	if err := p.mistakes.Err(); err != nil {
+		return nil, "", err
+	}
+	fingerprint, err := p.fingerprint()
+	return p, fingerprint, err
 }
 
 // nothing stands for sources and sinks, which the fingerprint does not depend on.

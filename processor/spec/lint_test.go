@@ -123,6 +123,9 @@ func TestTheFingerprintExplainedIsThePipelines(t *testing.T) {
 		t.Fatal(err)
 	}
 	shown, err := spec.Explain(d)
+	if alone, err := spec.Fingerprint(d); err != nil || alone != p.Fingerprint() {
+		t.Errorf("alone it is %s, %v", alone, err)
+	}
 	if err != nil || !strings.Contains(shown, p.Fingerprint()) {
 		t.Errorf("%s is not in\n%s (%v)", p.Fingerprint(), shown, err)
 	}
