@@ -36,7 +36,7 @@ func (a *app) pipeline() *cli.Command {
 		&cli.Command{
 			Name: "resume", Usage: "let a halted scope go on, once its cause is gone", ArgsUsage: "PIPELINE[/SHARD]",
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps"},
+				&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed"},
 				&cli.StringFlag{Name: "from", Usage: "kept `EPOCH` to go on from; by default the scope's own restore point"},
 			},
 			Action: a.pipelineResume,

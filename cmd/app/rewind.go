@@ -22,7 +22,7 @@ func (a *app) pipelineRewindCommand() *cli.Command {
 			"it would mean for each sink is shown. `unisink pipeline show` lists the restore points.",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "kept `EPOCH` to go back to, like 7.12"},
-			&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps"},
+			&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed with --yes"},
 			&cli.BoolFlag{Name: "yes", Usage: "do it; otherwise it is only shown"},
 		},
 		Action: a.pipelineRewind,

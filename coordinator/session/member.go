@@ -67,7 +67,7 @@ func (s *scope) attach(ctx context.Context, a *stream) error {
 		return s.fence(a, m) // its place was taken while it was away
 	case m.living() && a.req.GetNoWait():
 		return refuse(grpcerr.MemberAlive, map[string]string{grpcerr.MetaMember: m.name, grpcerr.MetaInstance: m.instance},
-			"member %s of scope %s is held by a living process (instance %s); stop it, or attach without no_wait to take over when it ends",
+			"member %s of scope %s is held by a living process (instance %s); stop it, or let this process wait until it ends",
 			m.name, s.id, m.instance)
 	case m.living():
 		m.waiters = append(m.waiters, a) // an older stream of the same process is about to end

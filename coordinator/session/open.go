@@ -178,7 +178,7 @@ func (s *scope) waitingFor() string {
 	case !v.found:
 		return ""
 	case v.pipeline.Desired == ledger.Stopped:
-		return fmt.Sprintf("pipeline %s to be started; it is stopped", v.pipeline.Name)
+		return fmt.Sprintf("pipeline %s to be started; it is stopped: `unisink pipeline start %s` lets it run", v.pipeline.Name, v.pipeline.Name)
 	case v.unproven > 0 && (v.pipeline.Desired == ledger.Stopping || v.drained && v.pipeline.Desired == ledger.Draining):
 		return fmt.Sprintf("%d decided branches of scope %s to be proven by their members before it counts as stopped; start the members, and it is done at the restore", v.unproven, s.id)
 	case v.pipeline.Desired == ledger.Stopping:

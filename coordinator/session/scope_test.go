@@ -331,7 +331,7 @@ func TestStoppedPipelineWaitsForItsStart(t *testing.T) {
 		w.desire(ledger.Stopped)
 		source, sink := w.attach(attachRequest("source", "a"), 100), w.attach(attachRequest("sink", "b"), 100)
 		source.expect("welcome")
-		if got := describe(source.next()); got != "waiting for pipeline orders to be started; it is stopped" {
+		if got := describe(source.next()); got != "waiting for pipeline orders to be started; it is stopped: `unisink pipeline start orders` lets it run" {
 			t.Errorf("got %q", got)
 		}
 		w.desire(ledger.Running)
