@@ -15,11 +15,11 @@ import (
 
 // seat is a member's place in a pipeline, which processes take one after the other.
 type seat struct {
-	w         *world
-	pipeline  string
-	name      string
-	resources map[string]*participanttest.Store // by alias
-	every     time.Duration                     // between two records
+	w        *world
+	pipeline string
+	name     string
+	targets  map[string]target // by alias
+	every    time.Duration     // between two records
 
 	mu    sync.Mutex // guards the rest; held for memory only
 	life  *life
@@ -30,14 +30,14 @@ type seat struct {
 
 // life is one process in a seat.
 type life struct {
-	seat     *seat
-	number   int
-	host     *host
-	memories map[string]*participanttest.Memory
-	cancel   context.CancelFunc
-	done     chan struct{}
-	err      error // once done is closed
-	task     *writer
+	seat   *seat
+	number int
+	host   *host
+	die    func() // ends its access to its resources and to the net, once
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // once done is closed
+	task   *writer
 }
 
 func (s *seat) scope() string { return s.pipeline + "/0" }
@@ -47,17 +47,24 @@ func (s *seat) id() string    { return s.pipeline + "." + s.name }
 func (s *seat) run() {
 	s.mu.Lock()
 	s.lives++
-	l := &life{seat: s, number: s.lives, memories: map[string]*participanttest.Memory{}, done: make(chan struct{})}
-	hook := s.hook
+	l := &life{seat: s, number: s.lives, done: make(chan struct{})}
 	s.mu.Unlock()
 	l.host = s.w.nodes.host(s.id())
 	l.task = &writer{life: l, w: s.w}
 	resources := map[string]participant.Resource{}
-	for alias, store := range s.resources {
-		m := store.Process()
-		m.SetHook(s.w.around(s, hook))
-		l.memories[alias], resources[alias] = m, m
+	ends := []func(){l.host.die}
+	for alias, to := range s.targets {
+		r, kill, err := to.process(s.around)
+		if err != nil {
+			s.w.t.Fatal(err) // a mistake of the harness
+		}
+		ends, resources[alias] = append(ends, kill), r
 	}
+	l.die = sync.OnceFunc(func() {
+		for _, end := range ends {
+			end()
+		}
+	})
 	m, err := participant.NewMember(participant.MemberConfig{
 		Coordinators: s.w.nodes.addresses(), Pipeline: s.pipeline, Member: s.name, Fingerprint: "f1", Resources: resources,
 		Dial: l.host.dial, Patience: -1, Instance: fmt.Sprintf("%s-%d", s.id(), l.number), Logger: s.w.nodes.logger.With(slog.String("process", s.id())),
@@ -73,6 +80,7 @@ func (s *seat) run() {
 	go func() {
 		defer close(l.done)
 		l.err = m.Run(ctx)
+		l.die() // a process that has ended holds nothing
 	}()
 }
 
@@ -111,10 +119,7 @@ func (s *seat) now() *life {
 // kill ends the process as kill -9 does: nothing that it does from now on reaches anybody.
 func (s *seat) kill() {
 	l := s.now()
-	for _, m := range l.memories {
-		m.Crash()
-	}
-	l.host.die()
+	l.die()
 	s.w.rounds.halted(s.scope(), s.name)
 	l.cancel()
 	<-l.done
@@ -125,11 +130,7 @@ func (s *seat) kill() {
 func (s *seat) setHook(h participanttest.Hook) {
 	s.mu.Lock()
 	s.hook = h
-	l := s.life
 	s.mu.Unlock()
-	for _, m := range l.memories {
-		m.SetHook(s.w.around(s, h))
-	}
 }
 
 // writer is a task that writes member-0, member-1, … into every resource of its member, and keeps how
@@ -201,12 +202,15 @@ func (t *writer) work(ctx context.Context, run participant.Run, barriers <-chan 
 
 // write puts one record into every resource, and reports whether the generation goes on.
 func (t *writer) write(ctx context.Context, run participant.Run, n int64) bool {
-	for alias := range t.life.seat.resources {
+	for alias, to := range t.life.seat.targets {
 		b, err := run.Branch(ctx, alias)
 		if err != nil {
 			return false
 		}
-		if err := b.(*participanttest.MemoryBranch).Write(fmt.Sprintf("%s-%d", t.life.seat.name, n)); err != nil {
+		if err := to.write(ctx, b, fmt.Sprintf("%s-%d", t.life.seat.name, n)); err != nil {
+			if ctx.Err() == nil {
+				run.Fail(fmt.Errorf("write to %s: %w", alias, err)) // the generation, not the process
+			}
 			return false
 		}
 	}
@@ -297,7 +301,7 @@ func (w *world) faulty(odds int, hang bool) participanttest.Hook {
 			return nil
 		}
 		if late {
-			pause(ctx, time.Second)
+			pause(ctx, time.Duration(500+w.draw(2500))*time.Millisecond)
 		}
 		return errors.New("injected")
 	}
@@ -305,17 +309,20 @@ func (w *world) faulty(odds int, hang bool) participanttest.Hook {
 
 // around is what every call of a seat's resources passes: the time that it takes, faults that are
 // aimed at it, and what else is wrong with the resource.
-func (w *world) around(s *seat, more participanttest.Hook) participanttest.Hook {
-	return func(ctx context.Context, call participanttest.Call, when participanttest.When, name string) error {
-		if when == participanttest.Before {
-			time.Sleep(time.Duration(100+w.draw(2900)) * time.Microsecond)
-		}
-		if w.aimed(fmt.Sprintf("%s %s", map[participanttest.When]string{participanttest.Before: "before", participanttest.After: "after"}[when], call), s.id()) {
-			time.Sleep(time.Millisecond) // it strikes now
-		}
-		if more != nil {
-			return more(ctx, call, when, name)
-		}
-		return nil
+func (s *seat) around(ctx context.Context, call participanttest.Call, when participanttest.When, name string) error {
+	moment := "after "
+	if when == participanttest.Before {
+		moment = "before "
+		time.Sleep(time.Duration(100+s.w.draw(2900)) * time.Microsecond)
 	}
+	if s.w.aimed(moment+string(call), s.id()) {
+		time.Sleep(time.Millisecond) // it strikes now
+	}
+	s.mu.Lock()
+	more := s.hook
+	s.mu.Unlock()
+	if more != nil {
+		return more(ctx, call, when, name)
+	}
+	return nil
 }

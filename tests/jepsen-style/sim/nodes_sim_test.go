@@ -30,9 +30,11 @@ type nodes struct {
 	hist   *check.History
 	logger *slog.Logger
 	tune   tuning
-	ids    []string
-	dying  sync.WaitGroup // processes on their way down
-	pumps  sync.WaitGroup // connections that still carry something
+	// decided hears each decision that a node tells.
+	decided func(scope string, e check.Epoch)
+	ids     []string
+	dying   sync.WaitGroup // processes on their way down
+	pumps   sync.WaitGroup // connections that still carry something
 
 	mu  sync.Mutex // guards all; held for memory only
 	all map[string]*node
@@ -306,6 +308,9 @@ func (w *watchers) events(ctx context.Context, id string, cl *participant.Client
 			if key := fmt.Sprint(ev); ok && !seen[key] {
 				seen[key] = true
 				w.hist.Add(ev)
+				if ev.Kind == check.Decided {
+					w.nodes.decided(ev.Branch.Scope, ev.Branch.Epoch)
+				}
 			}
 		}
 		pause(ctx, 50*time.Millisecond)

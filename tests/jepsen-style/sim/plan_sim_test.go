@@ -39,6 +39,7 @@ type pipelinePlan struct {
 	name       string
 	members    []string
 	resources  map[string][]string // by member: its aliases
+	kinds      map[string]string   // by member/alias: memory, file or kafka
 	interval   time.Duration
 	lease      time.Duration
 	maxPending int
@@ -86,13 +87,16 @@ func newPlan(seed uint64) plan {
 	var seats []string
 	for i := range 1 + rnd.IntN(3) {
 		pl := pipelinePlan{
-			name: fmt.Sprintf("p%d", i+1), resources: map[string][]string{}, interval: ms(30, 250), lease: ms(1200, 3000),
+			name: fmt.Sprintf("p%d", i+1), resources: map[string][]string{}, kinds: map[string]string{}, interval: ms(30, 250), lease: ms(1200, 3000),
 			maxPending: 1 + rnd.IntN(3), every: ms(5, 25),
 		}
 		for j := range 1 + rnd.IntN(3) {
 			name := fmt.Sprintf("m%d", j+1)
 			pl.members = append(pl.members, name)
 			pl.resources[name] = []string{"a", "b"}[:1+rnd.IntN(2)]
+			for _, alias := range pl.resources[name] {
+				pl.kinds[name+"/"+alias] = []string{"memory", "memory", "memory", "file", "kafka"}[rnd.IntN(5)]
+			}
 			seats = append(seats, pl.name+"."+name)
 		}
 		p.pipelines = append(p.pipelines, pl)
@@ -159,7 +163,9 @@ func (p plan) String() string {
 	for _, pl := range p.pipelines {
 		fmt.Fprintf(&b, "pipeline %s: an epoch each %s, lease %s, %d pending, a record each %s\n", pl.name, pl.interval, pl.lease, pl.maxPending, pl.every)
 		for _, m := range pl.members {
-			fmt.Fprintf(&b, "    member %s with %s\n", m, strings.Join(pl.resources[m], " and "))
+			for _, r := range pl.resources[m] {
+				fmt.Fprintf(&b, "    %s/%s: %s\n", m, r, pl.kinds[m+"/"+r])
+			}
 		}
 	}
 	for _, s := range p.strikes {

@@ -31,6 +31,7 @@ type world struct {
 	hands    []*hand
 	accounts map[string]*participanttest.Store
 	rounds   *rounds
+	kafka    *broker // nil where no member needs it
 	operator *participant.Client
 	calm     chan struct{} // closed when faults are to end
 	undoing  sync.WaitGroup
@@ -61,14 +62,15 @@ func newWorld(t *testing.T, p plan) *world {
 		logger = slog.New(slog.NewTextHandler(&teller{w, os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	w.nodes = newNodes(t, p.nodes, p.seed, w.hist, logger, p.tune)
+	w.nodes.decided = w.rounds.decided
 	for _, alias := range []string{"left", "right"} {
 		w.accounts[alias] = w.store("account-" + alias)
 	}
 	for _, pl := range p.pipelines {
 		for _, m := range pl.members {
-			s := &seat{w: w, pipeline: pl.name, name: m, resources: map[string]*participanttest.Store{}, every: pl.every}
+			s := &seat{w: w, pipeline: pl.name, name: m, targets: map[string]target{}, every: pl.every}
 			for _, alias := range pl.resources[m] {
-				s.resources[alias] = w.store(pl.name + "-" + m + "-" + alias)
+				s.targets[alias] = w.target(s, pl.kinds[m+"/"+alias], alias)
 			}
 			w.seats = append(w.seats, s)
 		}
@@ -77,6 +79,18 @@ func newWorld(t *testing.T, p plan) *world {
 		w.hands = append(w.hands, &hand{w: w, name: fmt.Sprintf("hand%d", i+1)})
 	}
 	return w
+}
+
+// target makes what a member's resource changes.
+func (w *world) target(s *seat, kind, alias string) target {
+	name := s.pipeline + "-" + s.name + "-" + alias
+	switch kind {
+	case "file":
+		return newFileTarget(w, name)
+	case "kafka":
+		return w.kafkaTarget(name, s, alias)
+	}
+	return &memoryTarget{w: w, store: w.store(name)}
 }
 
 // teller puts the run's time in front of what is logged.
@@ -198,6 +212,9 @@ func (w *world) await(moment string) {
 // run is the whole run, from the first node to the last record.
 func (w *world) run(ctx context.Context) {
 	defer w.stopNodes()
+	if w.kafka != nil {
+		defer w.kafka.close()
+	}
 	for _, id := range w.nodes.ids {
 		w.nodes.start(id)
 	}
@@ -244,12 +261,12 @@ func (w *world) set(ctx context.Context) bool {
 	}
 	for _, pl := range w.plan.pipelines {
 		p := &unisinkv1.Pipeline{Name: pl.name, Fingerprint: "f1", Shards: 1, Settings: &unisinkv1.PipelineSettings{
-			EpochIntervalMs: pl.interval.Milliseconds(), LeaseMs: pl.lease.Milliseconds(), MaxPending: uint32(pl.maxPending), PrepareTimeoutMs: 3000,
+			EpochIntervalMs: pl.interval.Milliseconds(), LeaseMs: pl.lease.Milliseconds(), MaxPending: uint32(pl.maxPending), PrepareTimeoutMs: 1500,
 		}}
 		for _, m := range pl.members {
 			spec := &unisinkv1.MemberSpec{Name: m, Source: true}
 			for _, r := range pl.resources[m] {
-				spec.Resources = append(spec.Resources, &unisinkv1.ResourceSpec{Name: r, Kind: "memory"})
+				spec.Resources = append(spec.Resources, &unisinkv1.ResourceSpec{Name: r, Kind: pl.kinds[m+"/"+r]})
 			}
 			p.Members = append(p.Members, spec)
 		}
@@ -406,8 +423,10 @@ func (w *world) read(ctx context.Context) {
 		}
 	}
 	for _, s := range w.seats {
-		for _, store := range s.resources {
-			w.held(store)
+		for _, to := range s.targets {
+			if err := to.read(ctx); err != nil {
+				w.complain("read what %s wrote: %v", s.id(), err)
+			}
 		}
 	}
 	for _, store := range w.accounts {
@@ -460,7 +479,7 @@ func (w *world) giveUp(stop context.CancelFunc, supervisors *sync.WaitGroup) {
 	for _, s := range w.seats {
 		l := s.now()
 		l.cancel()
-		l.host.die()
+		l.die()
 		<-l.done
 	}
 }
