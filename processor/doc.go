@@ -13,6 +13,6 @@
 // passed the window's end. What a window owes is state, so a crash neither loses nor repeats it.
 //
 // Every record is accounted for once: in windows, late ([Windowed.AllowedLateness], [Windowed.Late]), filtered, passed on,
-// or bad: then it ends the generation, is skipped ([Stream.SkipBad]) or goes to dead letters ([Stream.DeadLetters]).
+// or bad: then it halts the scope, is skipped ([Stream.SkipBad]) or goes to dead letters ([Stream.DeadLetters]).
 // [Counters] say how many.
 package processor

@@ -54,7 +54,7 @@ func TestAPipelineSaysWhetherAStateFits(t *testing.T) {
 				if name == "no state was stored" {
 					parts = nil
 				}
-				switch err := c.p.Fits(last.RestoreGeneration, last.RestoreN, parts); {
+				switch err := c.p.Fits(r.ctx, last.RestoreGeneration, last.RestoreN, parts); {
 				case c.says == "" && err != nil:
 					t.Errorf("%s: %v", name, err)
 				case c.says != "" && (!errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), c.says)):

@@ -331,7 +331,7 @@ func fits(ctx context.Context, rc RunContext, pl unisinkv1.PipelinesClient, p *p
 		for _, x := range e.GetEpoch().GetParts() {
 			parts = append(parts, participant.StatePart{ID: x.GetId(), Operator: x.GetOperator(), Store: x.GetStore(), Body: x.GetBody()})
 		}
-		if err := p.Fits(at.GetGeneration(), at.GetN(), parts); err != nil {
+		if err := p.Fits(ctx, at.GetGeneration(), at.GetN(), parts); err != nil {
 			return failf(CodeRefused, "the change is not possible: %w", err)
 		}
 	}
