@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -37,6 +38,9 @@ type Coordinator struct {
 	known    atomic.Uint64 // index of the last entry that the log held when the node started
 	finisher *finish.Finisher
 	server   *server.Server
+
+	leaving chan struct{} // closed when the node is to hand over and end
+	leave   func()        // closes it, once
 }
 
 // New opens the data directory and every port, so that a mistake is told before anything runs.
@@ -68,6 +72,8 @@ func New(c Config) (*Coordinator, error) {
 		return nil, errors.Join(errs...)
 	}
 	co.known.Store(co.node.Status().LastIndex)
+	co.leaving = make(chan struct{})
+	co.leave = sync.OnceFunc(func() { close(co.leaving) })
 	co.build(client, web)
 	return co, nil
 }
@@ -88,7 +94,7 @@ func (co *Coordinator) build(client, web net.Listener) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	co.server = server.New(server.Config{
-		Node: edge, Sessions: sessions{co.sessions}, Events: co.events, InDoubt: co.inDoubt, Logger: co.c.Logger, Registry: registry,
+		Node: edge, Members: members{co.node, co.leave}, Sessions: sessions{co.sessions}, Events: co.events, InDoubt: co.inDoubt, Logger: co.c.Logger, Registry: registry,
 		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
 		HandTimeout: co.c.HandTimeout, Dial: co.c.Seams.Dial,
 		Class: server.Classes{
@@ -98,6 +104,8 @@ func (co *Coordinator) build(client, web net.Listener) {
 			},
 			TooLarge:     tooLarge,
 			Bootstrapped: func(err error) bool { return errors.Is(err, raftnode.ErrBootstrapped) },
+			Membership:   func(err error) bool { return errors.Is(err, raftnode.ErrMembership) },
+			NoSuchNode:   func(err error) bool { return errors.Is(err, raftnode.ErrNoSuchNode) },
 		},
 	})
 }
@@ -127,9 +135,11 @@ func (co *Coordinator) Group() string {
 	return name
 }
 
-// Run works until ctx ends or the node must not go on. The order of the end: leading stops, then
-// the edge, then the log.
+// Run works until ctx ends, the node was told to hand over, or it must not go on. The order of the
+// end: leading stops, leadership is handed over while the edge ends, then the log ends.
 func (co *Coordinator) Run(ctx context.Context) error {
+	ctx, end := context.WithCancel(ctx)
+	defer end()
 	// The log outlives what uses it.
 	nodeCtx, stopNode := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopNode()
@@ -138,7 +148,19 @@ func (co *Coordinator) Run(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return co.server.Run(ctx) })
-	g.Go(func() error { return co.follow(ctx) })
+	g.Go(func() error {
+		err := co.follow(ctx)
+		co.handOver(ctx)
+		return err
+	})
+	g.Go(func() error {
+		select {
+		case <-co.leaving:
+			end()
+		case <-ctx.Done():
+		}
+		return nil
+	})
 	g.Go(func() error {
 		select {
 		case err := <-nodeDone:

@@ -106,7 +106,7 @@ func (a *app) root() *cli.App {
 		ErrWriter:       a.err,
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
-			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(),
+			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
 			a.cert(), a.verify(), a.doctor(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.

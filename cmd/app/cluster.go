@@ -31,6 +31,29 @@ func (a *app) cluster() *cli.Command {
 		&cli.Command{
 			Name: "status", Usage: "what each node knows of itself and of the leader", Action: a.clusterStatus,
 		},
+		&cli.Command{
+			Name: "add", Usage: "make a running new node a member", ArgsUsage: "ID CLIENT_ADDRESS",
+			Description: "The node must be running with an empty data directory. It votes once it has caught up; a repeat\n" +
+				"goes on where the last one ended.",
+			Action: a.clusterAdd,
+		},
+		&cli.Command{
+			Name: "remove", Usage: "take a node out of the group, for ever", ArgsUsage: "ID",
+			Description: "Refused when those who are left and answer would be no majority. The process of a removed node\n" +
+				"ends; its data directory is of no use any more.",
+			Action: a.clusterRemove,
+		},
+		&cli.Command{
+			Name: "replace", Usage: "add a node, then remove another", ArgsUsage: "OLD_ID ID CLIENT_ADDRESS",
+			Description: "For a node that is lost, and for moving to another machine. The new node has an id of its own.",
+			Action:      a.clusterReplace,
+		},
+		&cli.Command{
+			Name: "transfer", Usage: "let the leader hand over and end its process",
+			Description: "Before work on the leader's machine, and before the leader is removed. The process ends with\n" +
+				"exit code 0, as if it had been told to stop.",
+			Action: a.clusterTransfer,
+		},
 	)
 }
 

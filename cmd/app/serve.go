@@ -64,13 +64,13 @@ func (a *app) serveNode(c *cli.Context) error {
 	}
 	log.InfoContext(c.Context, "serving", obs.Node(cfg.NodeID), slog.String("clients", cfg.ClientBind), slog.String("nodes", cfg.RaftBind),
 		slog.String("group", n.Group()))
-	return n.Run(c.Context)
+	return startError(n.Run(c.Context))
 }
 
 // startError gives what an operator can mend its exit code.
 func startError(err error) error {
 	switch {
-	case errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirEmptied), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
+	case errors.Is(err, raftnode.ErrRemoved), errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirEmptied), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
 		errors.Is(err, coordinator.ErrAddressInUse):
 		return withCode(CodeRefused, err)
 	case errors.Is(err, raftnode.ErrDataDirUnusable), errors.Is(err, raftnode.ErrConfig):

@@ -263,7 +263,7 @@ type State struct {
 	FeatureLevel   uint32
 	LastGeneration Generation
 	// Floor: hand-run ids with a smaller time and no record are too old, Unix ms.
-	Floor     int64
+	Floor int64
 	// Forgotten, Unix ms, is 0 unless the state was restored from a backup: hand-run ids with a smaller
 	// time and no record are too old as well, since what the backup did not know may have been committed.
 	Forgotten int64

@@ -105,6 +105,7 @@ func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.
 		Node: st.ID, Leader: leader, LeaderClientAddress: leaderAddr, Term: st.Term, State: st.State,
 		LastIndex: st.LastIndex, AppliedIndex: st.AppliedIndex, SnapshotIndex: st.SnapshotIndex,
 		LeaderSilentMs: st.LeaderSilent.Milliseconds(), RaftAddress: st.RaftAddress,
+		SupportedFeatureLevel: ledger.CurrentFeatureLevel,
 	}
 	voters := map[string]bool{}
 	for _, v := range st.Voters {

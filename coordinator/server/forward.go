@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/unisink/unisink/internal/grpcerr"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // hopHeader marks a forwarded call, so that two nodes that each take the other for the leader
@@ -38,6 +39,11 @@ func newForwarder(n Node, creds credentials.TransportCredentials, dial func(cont
 // needsLeader reports whether a call is answered by the leader alone. Session is not: members
 // follow the hint themselves, so that a lease never hangs on a third node.
 func needsLeader(method string) bool {
+	switch method {
+	case unisinkv1.Cluster_AddNode_FullMethodName, unisinkv1.Cluster_RemoveNode_FullMethodName,
+		unisinkv1.Cluster_ReplaceNode_FullMethodName, unisinkv1.Cluster_Transfer_FullMethodName:
+		return true
+	}
 	return strings.HasPrefix(method, "/unisink.v1.Pipelines/") || strings.HasPrefix(method, "/unisink.v1.Transactions/")
 }
 

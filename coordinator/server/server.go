@@ -88,11 +88,14 @@ type Classes struct {
 	Unknown      func(error) bool // the change may have been made
 	TooLarge     func(error) bool // nothing was proposed, nor ever will be
 	Bootstrapped func(error) bool // the node belongs to a group of another name or other nodes
+	Membership   func(error) bool // a change of the members was refused
+	NoSuchNode   func(error) bool // there is no member of that id
 }
 
 // Config of the edge.
 type Config struct {
 	Node     Node
+	Members  Members
 	Sessions Sessions
 	Events   *eventlog.Log
 	InDoubt  func() InDoubt

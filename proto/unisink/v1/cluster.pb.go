@@ -260,9 +260,8 @@ type StatusResponse struct {
 	LeaderSilentMs int64 `protobuf:"varint,14,opt,name=leader_silent_ms,json=leaderSilentMs,proto3" json:"leader_silent_ms,omitempty"`
 	// Where the answering node is reached by other nodes, as it advertises itself.
 	RaftAddress string `protobuf:"bytes,15,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
-	// Highest feature level that the answering node's binary understands, and its version.
+	// Highest feature level that the answering node's binary understands; 0 from older ones, which means 1.
 	SupportedFeatureLevel uint32 `protobuf:"varint,16,opt,name=supported_feature_level,json=supportedFeatureLevel,proto3" json:"supported_feature_level,omitempty"`
-	Version               string `protobuf:"bytes,17,opt,name=version,proto3" json:"version,omitempty"`
 	unknownFields         protoimpl.UnknownFields
 	sizeCache             protoimpl.SizeCache
 }
@@ -407,13 +406,6 @@ func (x *StatusResponse) GetSupportedFeatureLevel() uint32 {
 		return x.SupportedFeatureLevel
 	}
 	return 0
-}
-
-func (x *StatusResponse) GetVersion() string {
-	if x != nil {
-		return x.Version
-	}
-	return ""
 }
 
 type AddNodeRequest struct {
@@ -917,7 +909,7 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12&\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x10.unisink.v1.NodeR\x05nodes\"\x13\n" +
 	"\x11BootstrapResponse\"\x0f\n" +
-	"\rStatusRequest\"\xd0\x04\n" +
+	"\rStatusRequest\"\xb6\x04\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -937,8 +929,7 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\x0esnapshot_index\x18\r \x01(\x04R\rsnapshotIndex\x12(\n" +
 	"\x10leader_silent_ms\x18\x0e \x01(\x03R\x0eleaderSilentMs\x12!\n" +
 	"\fraft_address\x18\x0f \x01(\tR\vraftAddress\x126\n" +
-	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\x12\x18\n" +
-	"\aversion\x18\x11 \x01(\tR\aversion\"q\n" +
+	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\"q\n" +
 	"\x0eAddNodeRequest\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12%\n" +
 	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12\x12\n" +
