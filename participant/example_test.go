@@ -2,14 +2,18 @@ package participant_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
+	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
+	"github.com/unisink/unisink/processor/stream"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -76,6 +80,88 @@ func ExampleClient_Commit() {
 	// committed
 	// one pair of shoes in orders
 	// one pair of shoes in stock
+}
+
+// A transaction from written branches to its end, in one call: prepare, one decision, commit or roll
+// back, proofs. The resources are opened by hand first.
+func ExampleClient_RunTxn() {
+	addr, stop, err := startCoordinator() // a group of one node
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer stop()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	client, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{addr}, Actor: "bank"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+
+	// A directory and a store in memory: two kinds of resources. The process's name stays the same
+	// over its restarts.
+	dir, err := os.MkdirTemp("", "unisink-example-*")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	alice, err := file.NewSink(file.SinkConfig{Dir: dir})
+	if err != nil {
+		log.Fatal(err)
+	}
+	bank := participanttest.NewStore("bob")
+	bob := bank.Process()
+	if err := client.Open(ctx, "teller-1", map[string]participant.Resource{"alice": alice, "bob": bob}); err != nil {
+		log.Fatal(err)
+	}
+	ns, err := client.Namespace(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	// Announced: if this process dies, the transaction is aborted in a minute, and operators see it.
+	txn, err := participant.NewTxnID()
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := client.Begin(ctx, txn, []string{"alice", "bob"}, time.Minute); err != nil {
+		log.Fatal(err)
+	}
+	from, err := alice.Begin(ctx, participant.BranchName{Namespace: ns, Txn: txn, Resource: "alice"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := from.(*file.Branch).Write(ctx, []stream.Record{{Value: []byte(`{"cents":-1250}`)}}); err != nil {
+		log.Fatal(err)
+	}
+	to, err := bob.Begin(ctx, participant.BranchName{Namespace: ns, Txn: txn, Resource: "bob"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := to.(*participanttest.MemoryBranch).Write("12.50 from alice"); err != nil {
+		log.Fatal(err)
+	}
+
+	outcome, err := client.RunTxn(ctx, txn, []participant.TxnBranch{
+		{Name: "alice", Resource: alice, Branch: from}, {Name: "bob", Resource: bob, Branch: to},
+	})
+	switch {
+	case errors.Is(err, participant.ErrOutcomeUnknown):
+		log.Fatal("not decided as far as we know: run it again, with the same id and branches")
+	case err != nil:
+		log.Fatal(err)
+	}
+	fmt.Println(outcome)
+	fmt.Println(bank.Records())
+	manifests, err := file.ReadManifests(nil, dir)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(len(manifests), "manifest,", manifests[0].Files[0].Records, "record")
+	// Output:
+	// committed
+	// [12.50 from alice]
+	// 1 manifest, 1 record
 }
 
 // numbers is a task that writes the numbers 1 to 5 and keeps how far it came as its position.

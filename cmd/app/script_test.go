@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("UNISINK_LOG_LEVEL", "error")
 			e.Setenv("FIRST", strconv.FormatInt(firstOrder, 10))
 			e.Setenv("SOON", strconv.FormatInt(firstOrder+10_500, 10)) // in no window before order 1000 fires
-			unknown, err := participant.NewTxnID() // nobody uses it
+			unknown, err := participant.NewTxnID()                     // nobody uses it
 			if err != nil {
 				return err
 			}

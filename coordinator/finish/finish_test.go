@@ -40,7 +40,7 @@ func (l *log) apply(t *testing.T, b ledger.Body) ledger.Result {
 }
 
 func (l *log) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
-	time.Sleep(l.slow)
+	time.Sleep(l.slow) // in a bubble; not at all elsewhere
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
