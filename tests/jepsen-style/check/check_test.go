@@ -139,6 +139,15 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		{"C1", "a rewind went on from where it was before", func(s *story) {
 			s.events = slices.DeleteFunc(s.events, func(e check.Event) bool { return e.Kind == check.Rewound })
 		}, ""},
+		{"C1", "an older epoch became visible after a younger one", func(s *story) {
+			var first, second int
+			for i, e := range s.events {
+				if e.Kind == check.Committed && e.Store == "m1a" {
+					first, second = second, i
+				}
+			}
+			s.events[first], s.events[second] = s.events[second], s.events[first]
+		}, ""},
 		{"C1", "a position was kept that nobody voted", func(s *story) {
 			s.events[last(s.events, check.Record)].Decision = check.Decision{Offsets: map[string]int64{"m1": 99}}
 		}, ""},

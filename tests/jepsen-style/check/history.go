@@ -106,6 +106,7 @@ type Event struct {
 	Branch   Branch
 	Handle   string
 	Records  []string
+	AtEnd    bool // found at the end: when it became so is not known
 	Offset   int64
 	Index    uint64
 	Term     uint64

@@ -33,7 +33,7 @@ type Rule struct {
 // Rules are all of them.
 func Rules() []Rule {
 	return []Rule{
-		{"C1", "every record is once in each sink's committed output, and none of an epoch that was not decided", exactlyOnce},
+		{"C1", "every record is once in each sink's committed output, in order, and none of an epoch that was not decided", exactlyOnce},
 		{"C2", "a transaction is committed in all its resources or in none", atomic},
 		{"C3", "a decision that anybody was told is neither lost nor changed", durable},
 		{"C4", "decisions by hand and generations are as if made one after the other", linearizable},
@@ -98,7 +98,7 @@ func rewound(events []Event) map[string]map[uint64]Epoch {
 		case Rewound:
 			to := e.Branch.Epoch
 			waiting[s] = &to
-		case Opened:
+		case Opened, Started:
 			// A repeat of an open that was begun before the rewind is of an older generation.
 			if to := waiting[s]; to != nil && e.Branch.Epoch.Generation > newestOpened(all[s]) {
 				if all[s] == nil {
@@ -150,10 +150,16 @@ func exactlyOnce(events []Event, b Bounds) []Finding {
 		epoch                   Epoch
 	}
 	got := map[share][]string{}
+	newest := map[share]Epoch{} // by share without its epoch
 	for _, e := range events {
 		if e.Kind == Committed && e.Branch.Txn == "" {
 			k := share{e.Branch.Scope, e.Branch.Member, e.Branch.Resource, e.Branch.Epoch}
 			got[k] = append(got[k], e.Records...)
+			k.epoch = Epoch{}
+			if e.Branch.Epoch.Compare(newest[k]) < 0 && !e.AtEnd {
+				f.add("%s of %s became visible in %s/%s after %s", e.Branch.Epoch, k.scope, k.member, k.resource, newest[k])
+			}
+			newest[k] = e.Branch.Epoch
 		}
 	}
 	voted := offsets(events)

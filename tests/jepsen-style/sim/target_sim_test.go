@@ -189,7 +189,7 @@ func (f *fileTarget) read(ctx context.Context) error {
 
 // committed is what a reader found at the end.
 func (w *world) committed(store string, b participant.BranchName, handle string, records []string) {
-	w.hist.Add(check.Event{Who: store, Kind: check.Committed, Store: store, Handle: handle, Records: records, Branch: check.Branch{
+	w.hist.Add(check.Event{Who: store, Kind: check.Committed, Store: store, Handle: handle, Records: records, AtEnd: true, Branch: check.Branch{
 		Scope: b.Scope(), Member: b.Member, Resource: b.Resource, Epoch: check.Epoch{Generation: b.Generation, N: b.N},
 	}})
 }
