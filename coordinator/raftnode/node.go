@@ -118,10 +118,6 @@ func (n *Node) open() (err error) {
 		self.Store(n.raft)
 		undo = append(undo, func() error { return n.raft.Shutdown().Error() })
 	}
-	if mutant.On("raft/explicit-bootstrap") && err == nil && len(servers(n.raft)) == 0 {
-		self := ledger.Node{ID: n.config.NodeID, RaftAddress: n.address}
-		err = n.raft.BootstrapCluster(configuration([]ledger.Node{self})).Error()
-	}
 	if cause := n.stop.opened(); cause != nil {
 		return cause
 	}
@@ -140,7 +136,12 @@ func (n *Node) startRaft(snapshots raft.SnapshotStore) (r *raft.Raft, err error)
 			}
 		}
 	}()
-	return raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, snapshots, n.transport)
+	r, err = raft.NewRaft(n.config.raftConfig(), n.fsm, n.store, n.store, snapshots, n.transport)
+	if mutant.On("raft/explicit-bootstrap") && err == nil && len(servers(r)) == 0 {
+		self := ledger.Node{ID: n.config.NodeID, RaftAddress: n.address}
+		err = r.BootstrapCluster(configuration([]ledger.Node{self})).Error()
+	}
+	return r, err
 }
 
 // openDisk opens log, stable store and snapshots, those of the seams where they are set.

@@ -44,13 +44,17 @@ type guarded struct {
 	wait  sync.WaitGroup
 	over  sync.Once
 
-	mu   sync.Mutex // guards what follows
-	sent map[raft.ServerID]time.Time
-	held map[raft.ServerID]held
-	// watched are those whose every answer is looked at, heard is when each last answered.
-	watched map[raft.ServerID]bool
-	heard   map[raft.ServerID]time.Time
-	pipes   map[raft.ServerID]raft.AppendPipeline // the newest of each follower
+	mu        sync.Mutex // guards what follows
+	followers map[raft.ServerID]*follower
+}
+
+// follower is what this node knows of another one from sending to it.
+type follower struct {
+	heard   time.Time // when it last answered
+	sent    time.Time // when it was last sent a snapshot
+	held    held
+	watched bool                // every answer is looked at
+	pipe    raft.AppendPipeline // the newest
 }
 
 // held is what a follower is known to hold of this leader's log, in one term, while the group is
@@ -70,9 +74,7 @@ func guard(t Transport, log *slog.Logger) *guarded {
 	return &guarded{
 		Transport: t, log: log, term: func() uint64 { return 0 }, founded: func() bool { return true },
 		rpcs: make(chan raft.RPC), done: make(chan struct{}),
-		sent: map[raft.ServerID]time.Time{}, held: map[raft.ServerID]held{},
-		watched: map[raft.ServerID]bool{}, heard: map[raft.ServerID]time.Time{},
-		pipes: map[raft.ServerID]raft.AppendPipeline{},
+		followers: map[raft.ServerID]*follower{},
 	}
 }
 
@@ -125,9 +127,10 @@ func (g *guarded) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 	founded := g.founded()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.heard[id] = time.Now()
-	if resp.Success && now.reaches > 0 && (!founded || g.watched[id]) {
-		g.held[id] = now
+	f := g.follower(id)
+	f.heard = time.Now()
+	if resp.Success && now.reaches > 0 && (!founded || f.watched) {
+		f.held = now
 	}
 	return nil
 }
@@ -136,13 +139,9 @@ func (g *guarded) AppendEntries(id raft.ServerID, target raft.ServerAddress, arg
 // is closed: the library goes on without, and opens the next one when it may.
 func (g *guarded) watch(id raft.ServerID, on bool) {
 	g.mu.Lock()
-	pipe := g.pipes[id]
-	delete(g.pipes, id)
-	delete(g.held, id)
-	delete(g.watched, id)
-	if on {
-		g.watched[id] = true
-	}
+	f := g.follower(id)
+	pipe := f.pipe
+	f.pipe, f.held, f.watched = nil, held{}, on
 	g.mu.Unlock()
 	if on && pipe != nil {
 		pipe.Close() //nolint:errcheck // it is given up either way
@@ -153,15 +152,14 @@ func (g *guarded) watch(id raft.ServerID, on bool) {
 func (g *guarded) alive(id raft.ServerID) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	last, ever := g.heard[id]
-	return ever && time.Since(last) < aliveFor
+	return time.Since(g.follower(id).heard) < aliveFor
 }
 
 // AppendEntriesPipeline is for founded groups and for members that are not just being added: of the
 // others every answer is looked at.
 func (g *guarded) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddress) (raft.AppendPipeline, error) {
 	g.mu.Lock()
-	watched := g.watched[id]
+	watched := g.follower(id).watched
 	g.mu.Unlock()
 	if watched || !g.founded() {
 		return nil, raft.ErrPipelineReplicationNotSupported
@@ -169,17 +167,27 @@ func (g *guarded) AppendEntriesPipeline(id raft.ServerID, target raft.ServerAddr
 	pipe, err := g.Transport.AppendEntriesPipeline(id, target)
 	if err == nil {
 		g.mu.Lock()
-		g.pipes[id] = pipe
+		g.follower(id).pipe = pipe
 		g.mu.Unlock()
 	}
 	return pipe, err
+}
+
+// follower finds or makes the record of id. The caller holds mu.
+func (g *guarded) follower(id raft.ServerID) *follower {
+	f := g.followers[id]
+	if f == nil {
+		f = &follower{}
+		g.followers[id] = f
+	}
+	return f
 }
 
 // holds is what the follower is known to hold.
 func (g *guarded) holds(id raft.ServerID) held {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.held[id]
+	return g.follower(id).held
 }
 
 // SetHeartbeatHandler does nothing, so that every message goes through raft's main loop. The
@@ -202,10 +210,11 @@ func (g *guarded) InstallSnapshot(id raft.ServerID, target raft.ServerAddress, a
 	resp *raft.InstallSnapshotResponse, data io.Reader,
 ) error {
 	g.mu.Lock()
-	last, again := g.sent[id]
-	g.sent[id] = time.Now()
+	f := g.follower(id)
+	last := f.sent
+	f.sent = time.Now()
 	g.mu.Unlock()
-	if again && time.Since(last) < snapshotTooSoon {
+	if time.Since(last) < snapshotTooSoon {
 		g.log.Error("follower is sent one snapshot after the other; look at its log and disk",
 			slog.String("follower", string(id)), obs.Index(args.LastLogIndex))
 	}
