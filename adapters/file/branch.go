@@ -186,7 +186,7 @@ func (b *Branch) persist() (participant.Handle, error) {
 			return participant.Handle{}, fmt.Errorf("make %s durable: %w", b.branch, err)
 		}
 	}
-	if err := b.s.at.syncDir(b.s.at.staged(b.branch)); err != nil && !mutant.On("file/sync-names-before-vote") {
+	if err := b.s.at.syncDir(b.s.at.staged(b.branch)); err != nil {
 		return participant.Handle{}, fmt.Errorf("make the names of %s durable: %w", b.branch, err)
 	}
 	fault.Point("file/after-fsync")
