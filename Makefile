@@ -157,9 +157,10 @@ fmt-check: $(TOOLS)/.built ## fail if `make fmt` would change a file
 	@$(TOOLS)/golangci-lint fmt --diff
 
 .PHONY: build-all
-build-all: ## build every package and command, with and without the fault points
+build-all: ## build every package and command, with and without fault points and mutants
 	go build -trimpath -o /dev/null ./...
 	go build -trimpath -tags $(GOTAGS) -o /dev/null ./...
+	go build -trimpath -tags $(GOTAGS),mutants -o /dev/null ./...
 
 # What is built once, and again when its pin changes.
 

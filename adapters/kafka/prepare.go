@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -279,7 +280,7 @@ func (b *Branch) deadline(retained map[string]retention) (time.Time, error) {
 	}
 	for topic, w := range b.tally.topics {
 		r, ok := retained[topic]
-		if !ok || r.keeps == 0 {
+		if !ok || r.keeps == 0 || mutant.On("kafka/retention-in-deadline") {
 			continue
 		}
 		oldest := time.UnixMilli(w.oldest)
