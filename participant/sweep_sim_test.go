@@ -228,3 +228,40 @@ func TestO5_ARepeatOfADecidedTransactionFinishesIt(t *testing.T) {
 		}
 	})
 }
+
+// Nobody looked for hours, and the floor has risen past the id: there is no verdict to be had, and
+// no commit either, so what is prepared is dead.
+func TestP10_WhatLiesBelowTheFloorIsDropped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 1).Client()
+		store := participanttest.NewStore("s")
+		run, swept, done := newTxn(t), newTxn(t), newTxn(t)
+		b := handBranch(t, c, store, run, "s", "run again")
+		leave(t, b)
+		leave(t, handBranch(t, c, store, swept, "s", "swept"))
+		finished := handBranch(t, c, store, done, "s", "done")
+		if out, err := c.RunTxn(t.Context(), done, []participant.TxnBranch{finished}); err != nil || out != participant.OutcomeCommitted {
+			t.Fatalf("%s, %v", out, err)
+		}
+		time.Sleep(2 * time.Hour)
+		// Committed, proven and forgotten: no verdict is told, and nothing is changed.
+		for _, x := range []struct {
+			txn string
+			b   participant.TxnBranch
+		}{{run, b}, {done, finished}} {
+			out, err := c.RunTxn(t.Context(), x.txn, []participant.TxnBranch{x.b})
+			if !errors.Is(err, participant.ErrTooOld) || errors.Is(err, participant.ErrHeuristic) || out.String() != "unknown" {
+				t.Errorf("outcome %s, %v", out, err)
+			}
+		}
+		if left := store.Prepared(); len(left) != 1 {
+			t.Errorf("prepared: %q", left)
+		}
+		got, err := c.Sweep(t.Context(), map[string]participant.Resource{"s": store.Process()}, 0)
+		if err != nil || got.RolledBack != 1 || len(got.Aborted) != 0 {
+			t.Errorf("swept: %+v, %v", got, err)
+		}
+		want(t, "visible", store.Records(), []string{"done"})
+		want(t, "prepared", store.Prepared(), nil)
+	})
+}
