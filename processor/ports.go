@@ -8,6 +8,10 @@ import (
 )
 
 // Source is what a pipeline needs from where its records come from. One goroutine uses it at a time.
+//
+// It may also have Knows(split string) error, which says without asking anybody that a split cannot be read as
+// the source is configured: then a change that leaves out what was read is refused before it is declared. See
+// [Pipeline.GoesOn].
 type Source interface {
 	// Describe tells what the source is.
 	Describe(ctx context.Context) (participant.Description, error)
@@ -26,6 +30,14 @@ type Source interface {
 
 	// Close ends reading and its goroutines.
 	Close() error
+}
+
+// Drainer is what a Source may be as well.
+type Drainer interface {
+	// Drained returns the position with a note that the pipeline was drained there: every window has
+	// fired, and what comes behind it may be late. A source that is opened at such positions says so in
+	// all that follow; verify asks for it.
+	Drained(p stream.Position) stream.Position
 }
 
 // Sink is a resource whose branches are Writers.

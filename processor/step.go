@@ -23,6 +23,8 @@ type epochLoop struct {
 	run       participant.Run
 	limit     int // bytes of inline state in a vote
 	positions map[stream.Split]*place
+	// drained notes at a position that the pipeline was drained there; nil: the source has no such note.
+	drained func(stream.Position) stream.Position
 	// worked: the coordinator knows that this epoch has something to make a barrier for.
 	worked bool
 	ended  bool
@@ -113,6 +115,7 @@ func (e *epochLoop) barrier(ctx context.Context, b participant.Barrier) error {
 		if err := e.fire(ctx); err != nil {
 			return err
 		}
+		e.noteDrain()
 	}
 	snap, err := e.snap.Take(ctx, b, e.op.meta(nil), e.op.keyed(), e.limit)
 	if err != nil {
@@ -125,6 +128,17 @@ func (e *epochLoop) barrier(ctx context.Context, b participant.Barrier) error {
 	}
 	e.run.Progress(e.lag(), e.ended)
 	return nil
+}
+
+// noteDrain notes in every position that windows have fired there that would have had more records.
+func (e *epochLoop) noteDrain() {
+	if e.drained == nil {
+		return
+	}
+	for split, p := range e.positions {
+		n := e.drained(stream.Position{Split: split, Offset: p.at.Offset, LeaderEpoch: p.at.LeaderEpoch, Opaque: p.at.Opaque})
+		p.at.Opaque = n.Opaque
+	}
 }
 
 // cut lists the positions of all splits.

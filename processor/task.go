@@ -69,6 +69,9 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 	from := make([]stream.Position, 0, len(r.Positions))
 	op := t.p.newOperator()
 	loop := newEpochLoop(op, t.p.sinks, t.snap)
+	if d, ok := t.p.source.(Drainer); ok {
+		loop.drained = d.Drained
+	}
 	for _, p := range r.Positions {
 		split := stream.Split{Resource: p.Resource, ID: p.Split}
 		from = append(from, stream.Position{Split: split, Offset: p.Offset, LeaderEpoch: p.LeaderEpoch, Opaque: p.Opaque})
@@ -86,6 +89,9 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 		t.snap.Clear()
 	} else {
 		err := t.snap.Load(ctx, r, func(meta []byte) (state.Keyed, error) { return op.keyed(), op.restore(meta, splits) })
+		if errors.Is(err, state.ErrFormat) {
+			err = fmt.Errorf("%w: %w", participant.ErrMisconfigured, err) // it will not be better the next time
+		}
 		if err != nil {
 			return fmt.Errorf("state of operator %q at restore point %d.%d: %w", t.p.operatorID, r.RestoreGeneration, r.RestoreN, err)
 		}
@@ -105,8 +111,7 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 func sameSource(from []stream.Position, splits []stream.Split) error {
 	for _, p := range from {
 		if !slices.ContainsFunc(splits, func(s stream.Split) bool { return s.Resource == p.Split.Resource }) && len(splits) > 0 {
-			return fmt.Errorf("%w: it has positions of source %q, and the source's name is %q now: give it its old name, or start from scratch",
-				participant.ErrMisconfigured, p.Split.Resource, splits[0].Resource)
+			return otherSource(p.Split.Resource, splits[0].Resource)
 		}
 	}
 	return nil

@@ -44,3 +44,10 @@ func (s *Source) mark(ended bool) []byte {
 	}
 	return []byte{f}
 }
+
+// Drained notes that the pipeline was drained at a position, which is an end as well: what comes behind it
+// may be late.
+func (s *Source) Drained(p stream.Position) stream.Position {
+	p.Opaque = []byte{flags(p) | flagEnded}
+	return p
+}

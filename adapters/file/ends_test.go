@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/processor/stream"
@@ -29,6 +30,42 @@ func TestPositionsTellThatTheSourceHadEndedBefore(t *testing.T) {
 		}
 		if _, at = drain(t, s); len(at) != 3 || slices.ContainsFunc(at, func(p stream.Position) bool { return !file.Behind(p) }) {
 			t.Fatalf("behind the end: %v", at)
+		}
+	}
+}
+
+func TestPositionsTellThatThePipelineWasDrained(t *testing.T) {
+	dir := t.TempDir()
+	appendTo(t, filepath.Join(dir, "a.jsonl"), "1\n")
+	s, err := file.NewSource(file.SourceConfig{Name: "in", Dir: dir, Follow: true, PollEvery: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	next := func(from []stream.Position) stream.Position {
+		t.Helper()
+		if err := s.Open(context.Background(), from); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			b, err := s.Poll(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b != nil && len(b.Records) > 0 {
+				return b.Next
+			}
+		}
+	}
+	at := next(nil)
+	for _, c := range []struct {
+		name string
+		from stream.Position
+		want bool
+	}{{"stopped", at, false}, {"drained", s.Drained(at), true}} {
+		appendTo(t, filepath.Join(dir, c.name+".jsonl"), "2\n")
+		if got := file.Behind(next([]stream.Position{c.from})); got != c.want {
+			t.Errorf("%s: behind an end %v, want %v", c.name, got, c.want)
 		}
 	}
 }

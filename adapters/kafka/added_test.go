@@ -97,3 +97,26 @@ func TestPositionsTellThatABoundedSourceHadEndedBefore(t *testing.T) {
 		}
 	}
 }
+
+func TestPositionsTellThatThePipelineWasDrained(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"in": 1}})
+	cfg := SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"in"}, PollWait: 20 * time.Millisecond}
+	s := source(t, cfg)
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	at := heardOf(t, s, "in/0")
+	for _, c := range []struct {
+		name string
+		from stream.Position
+		want bool
+	}{{"stopped", at, false}, {"drained", s.Drained(at), true}} {
+		again := source(t, cfg)
+		if err := again.Open(t.Context(), []stream.Position{c.from}); err != nil {
+			t.Fatal(err)
+		}
+		if got := Behind(stream.Position{Opaque: again.parts[0].mark}); got != c.want {
+			t.Errorf("%s: behind an end %v, want %v", c.name, got, c.want)
+		}
+	}
+}

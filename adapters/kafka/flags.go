@@ -47,3 +47,12 @@ func goesOn(from []stream.Position) bool {
 	running := func(p stream.Position) bool { return flagsOf(p)&flagEnded == 0 }
 	return slices.ContainsFunc(from, Behind) || len(from) > 0 && !slices.ContainsFunc(from, running)
 }
+
+// Drained notes that the pipeline was drained at a position, which is an end as well: what comes behind it
+// may be late.
+func (s *Source) Drained(p stream.Position) stream.Position {
+	if len(p.Opaque) >= idBytes {
+		p.Opaque = append(slices.Clip(topicOf(p)), flagsOf(p)|flagEnded)
+	}
+	return p
+}
