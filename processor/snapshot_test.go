@@ -356,7 +356,7 @@ func TestADamagedPartIsNamed(t *testing.T) {
 	r.must(err)
 	body[len(body)/2] ^= 1
 	r.must(dir.Put(r.ctx, "test.0."+part, body))
-	if err := r.tryRestart(); !errors.Is(err, state.ErrFormat) || !strings.Contains(err.Error(), part) {
+	if err := r.tryRestart(); !errors.Is(err, state.ErrFormat) || !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), part) {
 		t.Errorf("got %v", err)
 	}
 	r.must(dir.Delete(r.ctx, "test.0."+part))
