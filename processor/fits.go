@@ -10,6 +10,32 @@ import (
 	"github.com/unisink/unisink/processor/state"
 )
 
+// GoesOn says whether the pipeline's source is configured for the positions of a restore point (generation, n): a
+// source that was renamed is not, nor one from which something was taken out that had been read. So it can
+// be refused before anything is declared or halted; the restore judges again. Nothing is changed or
+// connected to, and it may be called at any time. The error is ErrMisconfigured.
+func (p *Pipeline) GoesOn(generation, n uint64, positions []participant.Position) error {
+	knows, _ := p.source.(interface{ Knows(split string) error })
+	for _, at := range positions {
+		if at.Resource != p.sourceName {
+			return fmt.Errorf("restore point %d.%d: %w", generation, n, otherSource(at.Resource, p.sourceName))
+		}
+		if knows == nil {
+			continue
+		}
+		if err := knows.Knows(at.Split); err != nil {
+			return fmt.Errorf("restore point %d.%d has a position of source %q that it would not go on from: %w: %w; put it back, or start from scratch",
+				generation, n, p.sourceName, participant.ErrMisconfigured, err)
+		}
+	}
+	return nil
+}
+
+func otherSource(was, is string) error {
+	return fmt.Errorf("%w: it has positions of source %q, and the source's name is %q now: give it its old name, or start from scratch",
+		participant.ErrMisconfigured, was, is)
+}
+
 // errEnough ends a load when all is known.
 var errEnough = errors.New("the first part was read")
 

@@ -65,3 +65,39 @@ func TestAPipelineSaysWhetherAStateFits(t *testing.T) {
 		})
 	}
 }
+
+// knowing is a source that says what it does not read.
+type knowing struct{ *processortest.Source }
+
+func (knowing) Knows(split string) error {
+	if split == "gone" {
+		return errors.New(`"gone" was taken out`)
+	}
+	return nil
+}
+
+// What a source would not go on from is refused before anything was declared.
+func TestAPipelineSaysWhetherItsSourceGoesOn(t *testing.T) {
+	src := processortest.NewSource("in", "0")
+	for _, c := range []struct {
+		name, split, says string
+		source            Source
+	}{
+		{"in", "0", "", knowing{src}},
+		{"in", "gone", `restore point 7.12 has a position of source "in" that it would not go on from`, knowing{src}},
+		{"in", "gone", "", src}, // it does not say
+		{"input", "0", `it has positions of source "in", and the source's name is "input" now`, src},
+	} {
+		p, err := PassThrough(From(c.name, c.source, decodeReading())).To("two", processortest.NewSink("two"), passID).Pipeline("test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = p.GoesOn(7, 12, []participant.Position{{Resource: "in", Split: c.split}})
+		switch {
+		case c.says == "" && err != nil:
+			t.Errorf("%+v: %v", c, err)
+		case c.says != "" && (!errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), c.says)):
+			t.Errorf("%+v: got %v", c, err)
+		}
+	}
+}

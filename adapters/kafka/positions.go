@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -86,6 +87,16 @@ func (s *Source) resolve(ctx context.Context, cl *kgo.Client, from []stream.Posi
 		return fmt.Errorf("%w: the restore point has a position for %s, which %s does not have: was the topic deleted, or taken out of the source?", participant.ErrMisconfigured, id, s.at)
 	}
 	return s.cutOff(ctx, adm)
+}
+
+// Knows says why the source would not go on from a position of a split, as far as its configuration tells: its
+// topic is none of those that are read. Nobody is asked, and it may be called at any time.
+func (s *Source) Knows(split string) error {
+	topic := split[:max(0, strings.LastIndexByte(split, '/'))]
+	if !slices.Contains(s.cfg.Topics, topic) {
+		return fmt.Errorf("topic %q was read and is none of its topics any more (%s)", topic, strings.Join(s.cfg.Topics, ", "))
+	}
+	return nil
 }
 
 func (s *Source) newPart(topic string, id [16]byte, number int32) *part {

@@ -284,3 +284,12 @@ func TestSourceRefusesALogThatWasCutOffBelowItsPosition(t *testing.T) {
 		t.Errorf("open where nothing was cut off: %v", err)
 	}
 }
+
+func TestASourceKnowsItsTopicsWithoutAsking(t *testing.T) {
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{"127.0.0.1:1"}, Topics: []string{"a", "a/b"}})
+	for split, known := range map[string]bool{"a/0": true, "a/b/12": true, "b/0": false, "a": false, "": false} {
+		if err := s.Knows(split); (err == nil) != known {
+			t.Errorf("%q: %v", split, err)
+		}
+	}
+}

@@ -244,6 +244,9 @@ func declare(ctx context.Context, rc RunContext, p *processor.Pipeline, spec pro
 	}
 	switch {
 	case err == nil:
+		if err := goesOn(ctx, rc, cl.Pipelines(), p, r); err != nil {
+			return err
+		}
 		change, needed, err := accept(ctx, rc, known, put, func() error { return fits(ctx, rc, cl.Pipelines(), p, r) })
 		if err != nil || !needed {
 			return err
@@ -310,6 +313,34 @@ func accept(ctx context.Context, rc RunContext, known, ours *unisinkv1.Pipeline,
 	change = proto.CloneOf(known)
 	change.Members, change.Fingerprint, change.Settings.EpochIntervalMs = ours.GetMembers(), ours.GetFingerprint(), now
 	return change, true, nil
+}
+
+// goesOn asks the restore point whether the source is one that can go on from its positions, before anything is
+// declared. The fingerprint does not tell: what a source reads is no part of it.
+func goesOn(ctx context.Context, rc RunContext, pl unisinkv1.PipelinesClient, p *processor.Pipeline, known *unisinkv1.GetPipelineResponse) error {
+	if rc.FromScratch {
+		return nil
+	}
+	for _, s := range known.GetScopes() {
+		at := s.GetRestorePoint()
+		if at.GetGeneration() == 0 {
+			continue
+		}
+		e, err := pl.GetEpoch(ctx, &unisinkv1.GetEpochRequest{Scope: s.GetScope(), Epoch: at})
+		if status.Code(err) == codes.NotFound {
+			continue // another process has gone on meanwhile, and the restore judges
+		} else if err != nil {
+			return fmt.Errorf("ask for its positions: %w", err)
+		}
+		var positions []participant.Position
+		for _, x := range e.GetEpoch().GetPositions() {
+			positions = append(positions, participant.Position{Resource: x.GetResource(), Split: x.GetSplit()})
+		}
+		if err := p.GoesOn(at.GetGeneration(), at.GetN(), positions); err != nil {
+			return failf(CodeRefused, "the change is not possible: %w", err)
+		}
+	}
+	return nil
 }
 
 // fits asks the restore point whether a changed pipeline can go on with it, before the change is declared:
