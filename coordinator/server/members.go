@@ -6,6 +6,7 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -26,6 +27,8 @@ type Members interface {
 const (
 	// backupChunk is the most bytes of a backup in one message.
 	backupChunk = 256 << 10
+	// startTime is how long a node that is to be added is waited for: it may just be starting.
+	startTime = 5 * time.Second
 	// answerTime is kept of a caller's time for telling it why a change has not ended.
 	answerTime = 200 * time.Millisecond
 )
@@ -124,7 +127,9 @@ func (c *cluster) add(ctx context.Context, id, address string) (*unisinkv1.Node,
 	if err != nil {
 		return nil, invalid("node %s cannot be dialled at %s: %v", id, address, err)
 	}
-	st, err := unisinkv1.NewClusterClient(conn).Status(ctx, &unisinkv1.StatusRequest{})
+	asked, cancel := context.WithTimeout(ctx, startTime)
+	st, err := unisinkv1.NewClusterClient(conn).Status(asked, &unisinkv1.StatusRequest{}, grpc.WaitForReady(true))
+	cancel()
 	if err != nil {
 		return nil, busy("nothing was changed, since node %s must be running and does not answer at %s (%s)", id, address, status.Code(err))
 	}
