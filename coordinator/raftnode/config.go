@@ -83,6 +83,8 @@ type Seams struct {
 	Snapshots raft.SnapshotStore
 	// TrailingLogs, when not 0, goes below the bound of Config.TrailingLogs.
 	TrailingLogs uint64
+	// TrailingBytes, when not 0, is how much the log may hold, whatever the number of entries.
+	TrailingBytes int
 	// Skew is how far this node's clock is off; it may step at any time, as a corrected clock does.
 	// Leases and watchdogs count on the monotonic clock, which does not step.
 	Skew func() time.Duration

@@ -408,11 +408,15 @@ func (n *Node) Status() Status {
 func (n *Node) watch(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	var trimming atomic.Bool
 	for {
 		select {
 		case <-tick.C:
 			if err := n.removed(); err != nil {
 				return err
+			}
+			if trimming.CompareAndSwap(false, true) {
+				n.trim(func() { trimming.Store(false) })
 			}
 		case leads := <-n.raft.LeaderCh():
 			n.follow(ctx, leads)

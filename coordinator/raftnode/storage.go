@@ -41,6 +41,7 @@ type store struct {
 	stop   *failStop
 	limit  time.Duration // longest write
 	syncs  atomic.Uint64 // disk syncs asked for
+	sizes  logSizes
 }
 
 // Raft looks for optional interfaces by type, so the wrapper must show what it wraps.
@@ -216,11 +217,19 @@ func (s *store) GetLog(index uint64, log *raft.Log) error {
 func (s *store) StoreLog(log *raft.Log) error { return s.StoreLogs([]*raft.Log{log}) }
 
 func (s *store) StoreLogs(logs []*raft.Log) error {
-	return s.write("store entries", func() error { return s.logs.StoreLogs(logs) })
+	err := s.write("store entries", func() error { return s.logs.StoreLogs(logs) })
+	if err == nil {
+		s.sizes.stored(logs)
+	}
+	return err
 }
 
 func (s *store) DeleteRange(from, to uint64) error {
-	return s.write("delete entries", func() error { return s.logs.DeleteRange(from, to) })
+	err := s.write("delete entries", func() error { return s.logs.DeleteRange(from, to) })
+	if err == nil {
+		s.sizes.deleted(from, to)
+	}
+	return err
 }
 
 func (s *store) IsMonotonic() bool {
