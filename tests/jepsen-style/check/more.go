@@ -16,6 +16,7 @@ func linearizable(events []Event, _ Bounds) []Finding {
 	f := findings{rule: "C4"}
 	begun := map[string]map[string]bool{} // txn -> op
 	for _, e := range events {
+		//exhaustive:ignore
 		switch e.Kind {
 		case Invoke:
 			if begun[e.Branch.Txn] == nil {
@@ -27,7 +28,6 @@ func linearizable(events []Event, _ Bounds) []Finding {
 				f.add("transaction %s is told committed before anybody asked for that", e.Branch.Txn)
 			}
 			// Nobody need ask for an abort: a deadline passes.
-		default:
 		}
 	}
 	// What one node misses (a snapshot brings it no events) another one tells: in the order of the
@@ -68,6 +68,7 @@ func fenced(events []Event, _ Bounds) []Finding {
 	newest := map[owner]uint64{}
 	for _, e := range events {
 		k := owner{e.Store, e.Branch.Scope, e.Branch.Member, e.Branch.Resource}
+		//exhaustive:ignore
 		switch e.Kind {
 		case Opened:
 			if g := e.Branch.Epoch.Generation; g < newest[k] {
@@ -79,7 +80,6 @@ func fenced(events []Event, _ Bounds) []Finding {
 			if g := e.Branch.Epoch.Generation; e.Branch.Txn == "" && g < newest[k] {
 				f.add("%s was prepared in %s after generation %d had been opened there", e.Branch, e.Store, newest[k])
 			}
-		default:
 		}
 	}
 	return f.all
@@ -134,6 +134,7 @@ func sameLog(events []Event, _ Bounds) []Finding {
 	entries := map[place]Event{}
 	leaders := map[uint64]string{}
 	for _, e := range events {
+		//exhaustive:ignore
 		switch e.Kind {
 		case Entry:
 			k := place{e.Index, e.Term}
@@ -148,7 +149,6 @@ func sameLog(events []Event, _ Bounds) []Finding {
 			} else if was != e.Who {
 				f.add("%s and %s both lead term %d", was, e.Who, e.Term)
 			}
-		default:
 		}
 	}
 	return f.all
@@ -163,6 +163,7 @@ func lively(events []Event, b Bounds) []Finding {
 	open := map[uint64]Event{}
 	for _, e := range events {
 		end = e.At
+		//exhaustive:ignore
 		switch e.Kind {
 		case Healed:
 			healed, at = true, e.At
@@ -174,7 +175,6 @@ func lively(events []Event, b Bounds) []Finding {
 			open[e.Call] = e
 		case Return:
 			delete(open, e.Call)
-		default:
 		}
 	}
 	if !healed {
@@ -201,6 +201,7 @@ func available(events []Event, b Bounds) []Finding {
 	counted := map[uint64]bool{}
 	asked, answered := 0, 0
 	for _, e := range events {
+		//exhaustive:ignore
 		switch e.Kind {
 		case Minority:
 			since = e.At
@@ -219,7 +220,6 @@ func available(events []Event, b Bounds) []Finding {
 				}
 			}
 			delete(counted, e.Call)
-		default:
 		}
 	}
 	if asked > 0 && float64(answered) < b.Share*float64(asked) {
@@ -240,6 +240,7 @@ func bounded(events []Event, b Bounds) []Finding {
 	last, first, changes := uint64(0), uint64(0), 0
 	for _, e := range events {
 		k := owner{e.Store, e.Branch.Scope, e.Branch.Member, e.Branch.Resource, e.Branch.Epoch.Generation}
+		//exhaustive:ignore
 		switch e.Kind {
 		case Prepared:
 			changes++
@@ -263,7 +264,6 @@ func bounded(events []Event, b Bounds) []Finding {
 				first = e.Index
 			}
 			last = max(last, e.Index)
-		default:
 		}
 	}
 	if grown := last - first; b.EntriesPerChange > 0 && grown > 100+uint64(b.EntriesPerChange*changes) {
@@ -279,6 +279,7 @@ func honest(events []Event, _ Bounds) []Finding {
 	prepared := map[string]bool{}
 	quiet := false
 	for _, e := range events {
+		//exhaustive:ignore
 		switch e.Kind {
 		case Committed:
 			effect[e.Branch.Txn] = true
@@ -286,7 +287,6 @@ func honest(events []Event, _ Bounds) []Finding {
 			prepared[e.Branch.Txn] = true
 		case Quiet:
 			quiet = true
-		default:
 		}
 	}
 	commits := map[string]map[Answer]bool{}

@@ -94,6 +94,7 @@ func rewound(events []Event) map[string]map[uint64]Epoch {
 	waiting, all := map[string]*Epoch{}, map[string]map[uint64]Epoch{}
 	for _, e := range events {
 		s := e.Branch.Scope
+		//exhaustive:ignore
 		switch e.Kind {
 		case Rewound:
 			to := e.Branch.Epoch
@@ -107,7 +108,6 @@ func rewound(events []Event) map[string]map[uint64]Epoch {
 				all[s][e.Branch.Epoch.Generation] = *to
 				waiting[s] = nil
 			}
-		default:
 		}
 	}
 	return all
@@ -211,6 +211,7 @@ func atomic(events []Event, _ Bounds) []Finding {
 	var order []string
 	for _, e := range events {
 		txn := e.Branch.Transaction()
+		//exhaustive:ignore
 		switch e.Kind {
 		case Prepared:
 			if shares[txn] == nil {
@@ -234,7 +235,6 @@ func atomic(events []Event, _ Bounds) []Finding {
 				f.add("%s of %s was ended twice", e.Handle, e.Branch)
 			}
 			ended[e.Handle] = e.Kind
-		default:
 		}
 	}
 	for _, txn := range order {
@@ -275,6 +275,7 @@ func durable(events []Event, _ Bounds) []Finding {
 	said := map[string]Answer{}
 	final := map[string]uint64{}
 	for _, e := range events {
+		//exhaustive:ignore
 		switch e.Kind {
 		case Decided:
 			k := known[e.Branch.Scope]
@@ -296,7 +297,6 @@ func durable(events []Event, _ Bounds) []Finding {
 				f.add("transaction %s was answered %s, and %s to call %d of %s", e.Branch.Txn, was, e.Answer, e.Call, e.Who)
 			}
 			said[e.Branch.Txn] = e.Answer
-		default:
 		}
 	}
 	return f.all

@@ -22,8 +22,8 @@ type host struct {
 	cables map[*cable]bool
 }
 
-func (n *nodes) host(name string) *host {
-	return &host{net: n.net, nodes: n, name: name, cables: map[*cable]bool{}}
+func (c *nodes) host(name string) *host {
+	return &host{net: c.net, nodes: c, name: name, cables: map[*cable]bool{}}
 }
 
 // rule of one direction of this host's connections.

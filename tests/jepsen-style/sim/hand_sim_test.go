@@ -89,16 +89,17 @@ func (h *hand) transfer(ctx context.Context, cl *participant.Client, ns particip
 		}
 		branches = append(branches, participant.TxnBranch{Name: alias, Resource: m, Branch: b})
 	}
-	commit := func() (participant.Outcome, error) { return cl.RunTxn(limit, id, branches) }
-	answer := h.call("commit", id, commit)
+	answer := h.call("commit", id, func() (participant.Outcome, error) { return cl.RunTxn(limit, id, branches) })
 	// Unknown: ask again, by the same call, as the SDK says one may; or leave it to somebody else.
 	for range 3 {
 		if answer != check.AnswerUnknown || h.w.draw(3) == 0 || ctx.Err() != nil {
 			return
 		}
-		limit, cancel = context.WithTimeout(ctx, 5*time.Second)
-		answer = h.call("commit", id, commit)
-		cancel()
+		answer = h.call("commit", id, func() (participant.Outcome, error) {
+			again, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			return cl.RunTxn(again, id, branches)
+		})
 	}
 }
 

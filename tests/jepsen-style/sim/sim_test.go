@@ -41,7 +41,7 @@ func simulate(t *testing.T, seed uint64) []check.Event {
 	var w *world
 	t.Cleanup(func() { // also when the bubble itself has failed
 		if t.Failed() || *trace {
-			fmt.Fprintf(os.Stderr, "%s\n%s\n", w.plan, check.Trace(w.hist.Events(), false))
+			fmt.Fprintf(os.Stderr, "%s\n%s\n%s", w.plan, check.Trace(w.hist.Events(), false), w.standing)
 		}
 		if t.Failed() {
 			fmt.Printf("broken:\n%sreplay with: make sim SEED=%d SEEDS=1\n", join(w.found()), seed)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type world struct {
 	txns       []string
 	calls      uint64
 	complaints []check.Finding
+	standing   string // where the goroutines were when something did not end
 }
 
 // armed is a fault that waits for its moment.
@@ -406,6 +408,7 @@ func (w *world) stopPipelines(ctx context.Context) {
 				}
 			case <-end:
 				w.complain("%s does not leave", s.id())
+				w.standing = goroutines("unisink/coordinator", "unisink/participant")
 				left = true
 			}
 		}
@@ -482,6 +485,18 @@ func (w *world) giveUp(stop context.CancelFunc, supervisors *sync.WaitGroup) {
 		l.die()
 		<-l.done
 	}
+}
+
+// goroutines are the stacks that pass through some packages: what has stopped shows where it stands.
+func goroutines(packages ...string) string {
+	buf := make([]byte, 16<<20)
+	var b strings.Builder
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if slices.ContainsFunc(packages, func(p string) bool { return strings.Contains(stack, p) }) {
+			b.WriteString(stack + "\n\n")
+		}
+	}
+	return b.String()
 }
 
 func (w *world) stopNodes() {
