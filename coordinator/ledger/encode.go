@@ -161,7 +161,7 @@ func (e *encoder) scopeHead(s *scope) {
 	e.num(uint64(s.barren))
 	e.int(s.openAfter)
 	e.text(s.lastRequest)
-	if len(s.identities) == 0 && s.resumed == 0 {
+	if len(s.identities) == 0 && s.resumed == 0 && len(s.rewinds) == 0 {
 		return // as it was written before there were these: snapshots carry its hash
 	}
 	e.text("more")
@@ -171,6 +171,14 @@ func (e *encoder) scopeHead(s *scope) {
 		e.text(r.Identity)
 	}
 	e.num(uint64(s.resumed))
+	if len(s.rewinds) == 0 {
+		return // as above
+	}
+	e.num(uint64(len(s.rewinds)))
+	for _, r := range s.rewinds {
+		e.epoch(r.To)
+		e.epoch(r.Newest)
+	}
 }
 
 // branch takes the digest of the handle instead of the handle, so that a proof costs the same

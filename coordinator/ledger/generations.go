@@ -54,6 +54,7 @@ func (m *Machine) openGeneration(s *step, c *Command, b OpenGeneration) {
 	sc.gens = append(sc.gens, g)
 	m.digest += m.genSum(sc, g)
 	if b.FromScratch {
+		sc.putAside(Epoch{})
 		sc.restore = Epoch{}
 	}
 	sc.know(b.Identities)

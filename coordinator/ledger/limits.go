@@ -14,6 +14,7 @@ const (
 	MaxShards    = 1024      // of a pipeline
 	MaxKeyGroups = 32768     // of a pipeline
 	MaxPinned    = 64        // restore points of a scope
+	MaxRewinds   = 64        // of a scope that are remembered
 	MaxInstance  = 128       // bytes of an instance id, a request id, an actor, a version
 	MaxHandle    = 16 << 10  // bytes of a handle, everything in it counted
 	MaxCommand   = 1 << 20   // bytes of a command

@@ -43,9 +43,27 @@ func (m *Machine) startFrom(s *step, c *Command, sc *scope, to Epoch) {
 		return
 	}
 	m.unfinal(sc, to)
+	sc.putAside(to)
 	sc.restore, sc.barren, sc.openAfter = to, 0, 0
 	sc.lastRequest = c.Request
 	m.sealScope(sc)
+}
+
+// putAside notes that the next generation goes on from a point, and which epochs were decided by then: they stay in
+// the sinks, and nothing else tells them from those that count. Several rewinds with no decision between are one.
+func (s *scope) putAside(to Epoch) {
+	if len(s.epoch) == 0 {
+		return
+	}
+	r := Rewound{To: to, Newest: s.epoch[len(s.epoch)-1].Epoch}
+	keep := s.rewinds
+	if n := len(keep); n > 0 && keep[n-1].Newest == r.Newest {
+		keep = keep[:n-1]
+	}
+	if to != r.Newest {
+		keep = append(slices.Clone(keep), r)
+	}
+	s.rewinds = keep[max(0, len(keep)-MaxRewinds):]
 }
 
 // resume ends a halt.

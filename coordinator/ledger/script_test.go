@@ -373,6 +373,9 @@ func (p *script) showScope(b *strings.Builder, id ScopeID) {
 	if s.Resumed != 0 {
 		fmt.Fprintf(b, " resumed=%d", s.Resumed)
 	}
+	for _, r := range s.Rewinds {
+		fmt.Fprintf(b, " rewound=%s/%s", r.Newest, r.To)
+	}
 	if s.Halted != "" {
 		fmt.Fprintf(b, " halted: %s", s.Halted)
 	}

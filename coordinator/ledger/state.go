@@ -25,7 +25,8 @@ type scope struct {
 	lastRequest string
 	identities  []ResourceIdentity // by id; replaced, never changed in place
 	resumed     Generation
-	sum         uint64 // digest of the head
+	rewinds     []Rewound // replaced, never changed in place
+	sum         uint64    // digest of the head
 }
 
 // epoch is a decided epoch in memory. Its votes are nil once it is no restore point any longer.
@@ -138,7 +139,7 @@ func (s *scope) view() Scope {
 	v := Scope{
 		ID: s.id, RestorePoint: s.restore, Pinned: s.pinned, Halted: s.halted,
 		Barren: s.barren, OpenAfter: s.openAfter, LastRequest: s.lastRequest,
-		Identities: s.identities, Resumed: s.resumed,
+		Identities: s.identities, Resumed: s.resumed, Rewinds: s.rewinds,
 	}
 	if len(s.gens) > 0 {
 		v.Generations = make([]GenerationRecord, len(s.gens))
@@ -232,7 +233,7 @@ func (m *Machine) fillScope(v *Scope) error {
 	s := &scope{
 		id: v.ID, restore: v.RestorePoint, pinned: v.Pinned, halted: v.Halted,
 		barren: v.Barren, openAfter: v.OpenAfter, lastRequest: v.LastRequest,
-		identities: v.Identities, resumed: v.Resumed,
+		identities: v.Identities, resumed: v.Resumed, rewinds: v.Rewinds,
 	}
 	m.scopes[v.ID] = s
 	for _, g := range v.Generations {

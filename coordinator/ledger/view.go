@@ -222,6 +222,15 @@ type Scope struct {
 	// Resumed is the newest generation when the scope was last resumed. What is said to have been
 	// decided in it or before, and is not here, was weighed then.
 	Resumed Generation
+	// Rewinds are those that have put decided epochs aside, oldest first; the last MaxRewinds are known.
+	Rewinds []Rewound
+}
+
+// Rewound is one rewind, or a start from scratch: the epochs after To up to Newest were decided by then. What
+// came next went on from To, so what is decided in a newer generation than that of Newest builds on To.
+type Rewound struct {
+	To     Epoch // zero: from scratch
+	Newest Epoch
 }
 
 // Txn is a hand-run transaction.

@@ -164,6 +164,12 @@ func scope(w *wire, s *ledger.Scope) {
 	text(w, 9, &s.LastRequest)
 	list(w, 10, &s.Identities, resourceIdentity)
 	num(w, 11, &s.Resumed)
+	list(w, 12, &s.Rewinds, rewound)
+}
+
+func rewound(w *wire, r *ledger.Rewound) {
+	sub(w, 1, &r.To, epoch)
+	sub(w, 2, &r.Newest, epoch)
 }
 
 func txn(w *wire, t *ledger.Txn) {

@@ -146,7 +146,10 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 	if !ok && !known {
 		return nil, noPipeline(id.Pipeline)
 	}
-	out := &unisinkv1.ListEpochsResponse{}
+	out := &unisinkv1.ListEpochsResponse{RewindsForgotten: len(scope.Rewinds) == ledger.MaxRewinds}
+	for _, r := range scope.Rewinds {
+		out.Rewinds = append(out.Rewinds, &unisinkv1.Rewound{To: wire.FromEpoch(r.To), Newest: wire.FromEpoch(r.Newest)})
+	}
 	for _, e := range slices.Backward(scope.Epochs) {
 		if len(out.Epochs) == limit {
 			break

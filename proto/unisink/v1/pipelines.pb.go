@@ -1742,16 +1742,75 @@ func (x *ListEpochsRequest) GetInDoubt() bool {
 	return false
 }
 
-type ListEpochsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epochs        []*EpochRecord         `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`
+// One rewind, or a start from scratch. The epochs after "to" and up to "newest" were decided by then; epochs of
+// newer generations go on from "to".
+type Rewound struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Zero: from scratch.
+	To            *Epoch `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Newest        *Epoch `protobuf:"bytes,2,opt,name=newest,proto3" json:"newest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *Rewound) Reset() {
+	*x = Rewound{}
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rewound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rewound) ProtoMessage() {}
+
+func (x *Rewound) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rewound.ProtoReflect.Descriptor instead.
+func (*Rewound) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Rewound) GetTo() *Epoch {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Rewound) GetNewest() *Epoch {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
+type ListEpochsResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Epochs []*EpochRecord         `protobuf:"bytes,1,rep,name=epochs,proto3" json:"epochs,omitempty"`
+	// The rewinds of the scope that put decided epochs aside, oldest first, whatever the request's limits.
+	Rewinds []*Rewound `protobuf:"bytes,2,rep,name=rewinds,proto3" json:"rewinds,omitempty"`
+	// Older rewinds may have been forgotten.
+	RewindsForgotten bool `protobuf:"varint,3,opt,name=rewinds_forgotten,json=rewindsForgotten,proto3" json:"rewinds_forgotten,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
 func (x *ListEpochsResponse) Reset() {
 	*x = ListEpochsResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1763,7 +1822,7 @@ func (x *ListEpochsResponse) String() string {
 func (*ListEpochsResponse) ProtoMessage() {}
 
 func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[26]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1776,7 +1835,7 @@ func (x *ListEpochsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEpochsResponse.ProtoReflect.Descriptor instead.
 func (*ListEpochsResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{26}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListEpochsResponse) GetEpochs() []*EpochRecord {
@@ -1784,6 +1843,20 @@ func (x *ListEpochsResponse) GetEpochs() []*EpochRecord {
 		return x.Epochs
 	}
 	return nil
+}
+
+func (x *ListEpochsResponse) GetRewinds() []*Rewound {
+	if x != nil {
+		return x.Rewinds
+	}
+	return nil
+}
+
+func (x *ListEpochsResponse) GetRewindsForgotten() bool {
+	if x != nil {
+		return x.RewindsForgotten
+	}
+	return false
 }
 
 type GetEpochRequest struct {
@@ -1796,7 +1869,7 @@ type GetEpochRequest struct {
 
 func (x *GetEpochRequest) Reset() {
 	*x = GetEpochRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1881,7 @@ func (x *GetEpochRequest) String() string {
 func (*GetEpochRequest) ProtoMessage() {}
 
 func (x *GetEpochRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[27]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1821,7 +1894,7 @@ func (x *GetEpochRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochRequest.ProtoReflect.Descriptor instead.
 func (*GetEpochRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{27}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GetEpochRequest) GetScope() *Scope {
@@ -1847,7 +1920,7 @@ type GetEpochResponse struct {
 
 func (x *GetEpochResponse) Reset() {
 	*x = GetEpochResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1859,7 +1932,7 @@ func (x *GetEpochResponse) String() string {
 func (*GetEpochResponse) ProtoMessage() {}
 
 func (x *GetEpochResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[28]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1872,7 +1945,7 @@ func (x *GetEpochResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetEpochResponse.ProtoReflect.Descriptor instead.
 func (*GetEpochResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{28}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetEpochResponse) GetEpoch() *EpochRecord {
@@ -1893,7 +1966,7 @@ type EpochOutcomeRequest struct {
 
 func (x *EpochOutcomeRequest) Reset() {
 	*x = EpochOutcomeRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1905,7 +1978,7 @@ func (x *EpochOutcomeRequest) String() string {
 func (*EpochOutcomeRequest) ProtoMessage() {}
 
 func (x *EpochOutcomeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[29]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +1991,7 @@ func (x *EpochOutcomeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochOutcomeRequest.ProtoReflect.Descriptor instead.
 func (*EpochOutcomeRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{29}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EpochOutcomeRequest) GetMeta() *Meta {
@@ -1951,7 +2024,7 @@ type EpochOutcomeResponse struct {
 
 func (x *EpochOutcomeResponse) Reset() {
 	*x = EpochOutcomeResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1963,7 +2036,7 @@ func (x *EpochOutcomeResponse) String() string {
 func (*EpochOutcomeResponse) ProtoMessage() {}
 
 func (x *EpochOutcomeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[30]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1976,7 +2049,7 @@ func (x *EpochOutcomeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochOutcomeResponse.ProtoReflect.Descriptor instead.
 func (*EpochOutcomeResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{30}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EpochOutcomeResponse) GetOutcome() Outcome {
@@ -1995,7 +2068,7 @@ type ProvenCutRequest struct {
 
 func (x *ProvenCutRequest) Reset() {
 	*x = ProvenCutRequest{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2080,7 @@ func (x *ProvenCutRequest) String() string {
 func (*ProvenCutRequest) ProtoMessage() {}
 
 func (x *ProvenCutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[31]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2093,7 @@ func (x *ProvenCutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvenCutRequest.ProtoReflect.Descriptor instead.
 func (*ProvenCutRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{31}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ProvenCutRequest) GetPipeline() string {
@@ -2039,7 +2112,7 @@ type ProvenCutResponse struct {
 
 func (x *ProvenCutResponse) Reset() {
 	*x = ProvenCutResponse{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2051,7 +2124,7 @@ func (x *ProvenCutResponse) String() string {
 func (*ProvenCutResponse) ProtoMessage() {}
 
 func (x *ProvenCutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[32]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2064,7 +2137,7 @@ func (x *ProvenCutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProvenCutResponse.ProtoReflect.Descriptor instead.
 func (*ProvenCutResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{32}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ProvenCutResponse) GetScopes() []*ScopeCut {
@@ -2086,7 +2159,7 @@ type ScopeCut struct {
 
 func (x *ScopeCut) Reset() {
 	*x = ScopeCut{}
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2171,7 @@ func (x *ScopeCut) String() string {
 func (*ScopeCut) ProtoMessage() {}
 
 func (x *ScopeCut) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_pipelines_proto_msgTypes[33]
+	mi := &file_unisink_v1_pipelines_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2184,7 @@ func (x *ScopeCut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScopeCut.ProtoReflect.Descriptor instead.
 func (*ScopeCut) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{33}
+	return file_unisink_v1_pipelines_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ScopeCut) GetScope() *Scope {
@@ -2280,9 +2353,14 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x11ListEpochsRequest\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x19\n" +
-	"\bin_doubt\x18\x03 \x01(\bR\ainDoubt\"E\n" +
+	"\bin_doubt\x18\x03 \x01(\bR\ainDoubt\"W\n" +
+	"\aRewound\x12!\n" +
+	"\x02to\x18\x01 \x01(\v2\x11.unisink.v1.EpochR\x02to\x12)\n" +
+	"\x06newest\x18\x02 \x01(\v2\x11.unisink.v1.EpochR\x06newest\"\xa1\x01\n" +
 	"\x12ListEpochsResponse\x12/\n" +
-	"\x06epochs\x18\x01 \x03(\v2\x17.unisink.v1.EpochRecordR\x06epochs\"c\n" +
+	"\x06epochs\x18\x01 \x03(\v2\x17.unisink.v1.EpochRecordR\x06epochs\x12-\n" +
+	"\arewinds\x18\x02 \x03(\v2\x13.unisink.v1.RewoundR\arewinds\x12+\n" +
+	"\x11rewinds_forgotten\x18\x03 \x01(\bR\x10rewindsForgotten\"c\n" +
 	"\x0fGetEpochRequest\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12'\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\"A\n" +
@@ -2331,7 +2409,7 @@ func file_unisink_v1_pipelines_proto_rawDescGZIP() []byte {
 	return file_unisink_v1_pipelines_proto_rawDescData
 }
 
-var file_unisink_v1_pipelines_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_unisink_v1_pipelines_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_unisink_v1_pipelines_proto_goTypes = []any{
 	(*ResourceSpec)(nil),           // 0: unisink.v1.ResourceSpec
 	(*MemberSpec)(nil),             // 1: unisink.v1.MemberSpec
@@ -2359,104 +2437,108 @@ var file_unisink_v1_pipelines_proto_goTypes = []any{
 	(*BranchStatus)(nil),           // 23: unisink.v1.BranchStatus
 	(*EpochRecord)(nil),            // 24: unisink.v1.EpochRecord
 	(*ListEpochsRequest)(nil),      // 25: unisink.v1.ListEpochsRequest
-	(*ListEpochsResponse)(nil),     // 26: unisink.v1.ListEpochsResponse
-	(*GetEpochRequest)(nil),        // 27: unisink.v1.GetEpochRequest
-	(*GetEpochResponse)(nil),       // 28: unisink.v1.GetEpochResponse
-	(*EpochOutcomeRequest)(nil),    // 29: unisink.v1.EpochOutcomeRequest
-	(*EpochOutcomeResponse)(nil),   // 30: unisink.v1.EpochOutcomeResponse
-	(*ProvenCutRequest)(nil),       // 31: unisink.v1.ProvenCutRequest
-	(*ProvenCutResponse)(nil),      // 32: unisink.v1.ProvenCutResponse
-	(*ScopeCut)(nil),               // 33: unisink.v1.ScopeCut
-	(DesiredState)(0),              // 34: unisink.v1.DesiredState
-	(*Meta)(nil),                   // 35: unisink.v1.Meta
-	(*Scope)(nil),                  // 36: unisink.v1.Scope
-	(*Epoch)(nil),                  // 37: unisink.v1.Epoch
-	(*Handle)(nil),                 // 38: unisink.v1.Handle
-	(*Proof)(nil),                  // 39: unisink.v1.Proof
-	(Outcome)(0),                   // 40: unisink.v1.Outcome
-	(*Position)(nil),               // 41: unisink.v1.Position
-	(*StatePart)(nil),              // 42: unisink.v1.StatePart
+	(*Rewound)(nil),                // 26: unisink.v1.Rewound
+	(*ListEpochsResponse)(nil),     // 27: unisink.v1.ListEpochsResponse
+	(*GetEpochRequest)(nil),        // 28: unisink.v1.GetEpochRequest
+	(*GetEpochResponse)(nil),       // 29: unisink.v1.GetEpochResponse
+	(*EpochOutcomeRequest)(nil),    // 30: unisink.v1.EpochOutcomeRequest
+	(*EpochOutcomeResponse)(nil),   // 31: unisink.v1.EpochOutcomeResponse
+	(*ProvenCutRequest)(nil),       // 32: unisink.v1.ProvenCutRequest
+	(*ProvenCutResponse)(nil),      // 33: unisink.v1.ProvenCutResponse
+	(*ScopeCut)(nil),               // 34: unisink.v1.ScopeCut
+	(DesiredState)(0),              // 35: unisink.v1.DesiredState
+	(*Meta)(nil),                   // 36: unisink.v1.Meta
+	(*Scope)(nil),                  // 37: unisink.v1.Scope
+	(*Epoch)(nil),                  // 38: unisink.v1.Epoch
+	(*Handle)(nil),                 // 39: unisink.v1.Handle
+	(*Proof)(nil),                  // 40: unisink.v1.Proof
+	(Outcome)(0),                   // 41: unisink.v1.Outcome
+	(*Position)(nil),               // 42: unisink.v1.Position
+	(*StatePart)(nil),              // 43: unisink.v1.StatePart
 }
 var file_unisink_v1_pipelines_proto_depIdxs = []int32{
 	0,  // 0: unisink.v1.MemberSpec.resources:type_name -> unisink.v1.ResourceSpec
 	2,  // 1: unisink.v1.Pipeline.settings:type_name -> unisink.v1.PipelineSettings
 	1,  // 2: unisink.v1.Pipeline.members:type_name -> unisink.v1.MemberSpec
-	34, // 3: unisink.v1.Pipeline.desired:type_name -> unisink.v1.DesiredState
-	35, // 4: unisink.v1.PutPipelineRequest.meta:type_name -> unisink.v1.Meta
+	35, // 3: unisink.v1.Pipeline.desired:type_name -> unisink.v1.DesiredState
+	36, // 4: unisink.v1.PutPipelineRequest.meta:type_name -> unisink.v1.Meta
 	3,  // 5: unisink.v1.PutPipelineRequest.pipeline:type_name -> unisink.v1.Pipeline
 	3,  // 6: unisink.v1.PutPipelineResponse.pipeline:type_name -> unisink.v1.Pipeline
 	3,  // 7: unisink.v1.GetPipelineResponse.pipeline:type_name -> unisink.v1.Pipeline
 	21, // 8: unisink.v1.GetPipelineResponse.scopes:type_name -> unisink.v1.ScopeStatus
 	7,  // 9: unisink.v1.ListPipelinesResponse.pipelines:type_name -> unisink.v1.GetPipelineResponse
-	35, // 10: unisink.v1.DeletePipelineRequest.meta:type_name -> unisink.v1.Meta
-	35, // 11: unisink.v1.SetDesiredRequest.meta:type_name -> unisink.v1.Meta
-	34, // 12: unisink.v1.SetDesiredRequest.desired:type_name -> unisink.v1.DesiredState
+	36, // 10: unisink.v1.DeletePipelineRequest.meta:type_name -> unisink.v1.Meta
+	36, // 11: unisink.v1.SetDesiredRequest.meta:type_name -> unisink.v1.Meta
+	35, // 12: unisink.v1.SetDesiredRequest.desired:type_name -> unisink.v1.DesiredState
 	3,  // 13: unisink.v1.SetDesiredResponse.pipeline:type_name -> unisink.v1.Pipeline
-	35, // 14: unisink.v1.ResumeRequest.meta:type_name -> unisink.v1.Meta
-	36, // 15: unisink.v1.ResumeRequest.scope:type_name -> unisink.v1.Scope
-	37, // 16: unisink.v1.ResumeRequest.restore_point:type_name -> unisink.v1.Epoch
-	35, // 17: unisink.v1.RewindRequest.meta:type_name -> unisink.v1.Meta
-	36, // 18: unisink.v1.RewindRequest.scope:type_name -> unisink.v1.Scope
-	37, // 19: unisink.v1.RewindRequest.restore_point:type_name -> unisink.v1.Epoch
-	35, // 20: unisink.v1.PinRequest.meta:type_name -> unisink.v1.Meta
-	36, // 21: unisink.v1.PinRequest.scope:type_name -> unisink.v1.Scope
-	37, // 22: unisink.v1.PinRequest.restore_point:type_name -> unisink.v1.Epoch
-	36, // 23: unisink.v1.ScopeStatus.scope:type_name -> unisink.v1.Scope
-	37, // 24: unisink.v1.ScopeStatus.restore_point:type_name -> unisink.v1.Epoch
+	36, // 14: unisink.v1.ResumeRequest.meta:type_name -> unisink.v1.Meta
+	37, // 15: unisink.v1.ResumeRequest.scope:type_name -> unisink.v1.Scope
+	38, // 16: unisink.v1.ResumeRequest.restore_point:type_name -> unisink.v1.Epoch
+	36, // 17: unisink.v1.RewindRequest.meta:type_name -> unisink.v1.Meta
+	37, // 18: unisink.v1.RewindRequest.scope:type_name -> unisink.v1.Scope
+	38, // 19: unisink.v1.RewindRequest.restore_point:type_name -> unisink.v1.Epoch
+	36, // 20: unisink.v1.PinRequest.meta:type_name -> unisink.v1.Meta
+	37, // 21: unisink.v1.PinRequest.scope:type_name -> unisink.v1.Scope
+	38, // 22: unisink.v1.PinRequest.restore_point:type_name -> unisink.v1.Epoch
+	37, // 23: unisink.v1.ScopeStatus.scope:type_name -> unisink.v1.Scope
+	38, // 24: unisink.v1.ScopeStatus.restore_point:type_name -> unisink.v1.Epoch
 	20, // 25: unisink.v1.ScopeStatus.members:type_name -> unisink.v1.MemberStatus
 	22, // 26: unisink.v1.ScopeStatus.restore_points:type_name -> unisink.v1.KeptRestorePoint
-	37, // 27: unisink.v1.KeptRestorePoint.epoch:type_name -> unisink.v1.Epoch
-	38, // 28: unisink.v1.BranchStatus.handle:type_name -> unisink.v1.Handle
-	39, // 29: unisink.v1.BranchStatus.proof:type_name -> unisink.v1.Proof
-	36, // 30: unisink.v1.EpochRecord.scope:type_name -> unisink.v1.Scope
-	37, // 31: unisink.v1.EpochRecord.epoch:type_name -> unisink.v1.Epoch
-	40, // 32: unisink.v1.EpochRecord.outcome:type_name -> unisink.v1.Outcome
+	38, // 27: unisink.v1.KeptRestorePoint.epoch:type_name -> unisink.v1.Epoch
+	39, // 28: unisink.v1.BranchStatus.handle:type_name -> unisink.v1.Handle
+	40, // 29: unisink.v1.BranchStatus.proof:type_name -> unisink.v1.Proof
+	37, // 30: unisink.v1.EpochRecord.scope:type_name -> unisink.v1.Scope
+	38, // 31: unisink.v1.EpochRecord.epoch:type_name -> unisink.v1.Epoch
+	41, // 32: unisink.v1.EpochRecord.outcome:type_name -> unisink.v1.Outcome
 	23, // 33: unisink.v1.EpochRecord.branches:type_name -> unisink.v1.BranchStatus
-	41, // 34: unisink.v1.EpochRecord.positions:type_name -> unisink.v1.Position
-	42, // 35: unisink.v1.EpochRecord.parts:type_name -> unisink.v1.StatePart
-	36, // 36: unisink.v1.ListEpochsRequest.scope:type_name -> unisink.v1.Scope
-	24, // 37: unisink.v1.ListEpochsResponse.epochs:type_name -> unisink.v1.EpochRecord
-	36, // 38: unisink.v1.GetEpochRequest.scope:type_name -> unisink.v1.Scope
-	37, // 39: unisink.v1.GetEpochRequest.epoch:type_name -> unisink.v1.Epoch
-	24, // 40: unisink.v1.GetEpochResponse.epoch:type_name -> unisink.v1.EpochRecord
-	35, // 41: unisink.v1.EpochOutcomeRequest.meta:type_name -> unisink.v1.Meta
-	36, // 42: unisink.v1.EpochOutcomeRequest.scope:type_name -> unisink.v1.Scope
-	37, // 43: unisink.v1.EpochOutcomeRequest.epoch:type_name -> unisink.v1.Epoch
-	40, // 44: unisink.v1.EpochOutcomeResponse.outcome:type_name -> unisink.v1.Outcome
-	33, // 45: unisink.v1.ProvenCutResponse.scopes:type_name -> unisink.v1.ScopeCut
-	36, // 46: unisink.v1.ScopeCut.scope:type_name -> unisink.v1.Scope
-	37, // 47: unisink.v1.ScopeCut.epoch:type_name -> unisink.v1.Epoch
-	23, // 48: unisink.v1.ScopeCut.branches:type_name -> unisink.v1.BranchStatus
-	41, // 49: unisink.v1.ScopeCut.positions:type_name -> unisink.v1.Position
-	4,  // 50: unisink.v1.Pipelines.PutPipeline:input_type -> unisink.v1.PutPipelineRequest
-	6,  // 51: unisink.v1.Pipelines.GetPipeline:input_type -> unisink.v1.GetPipelineRequest
-	8,  // 52: unisink.v1.Pipelines.ListPipelines:input_type -> unisink.v1.ListPipelinesRequest
-	10, // 53: unisink.v1.Pipelines.DeletePipeline:input_type -> unisink.v1.DeletePipelineRequest
-	12, // 54: unisink.v1.Pipelines.SetDesired:input_type -> unisink.v1.SetDesiredRequest
-	14, // 55: unisink.v1.Pipelines.Resume:input_type -> unisink.v1.ResumeRequest
-	16, // 56: unisink.v1.Pipelines.Rewind:input_type -> unisink.v1.RewindRequest
-	18, // 57: unisink.v1.Pipelines.Pin:input_type -> unisink.v1.PinRequest
-	25, // 58: unisink.v1.Pipelines.ListEpochs:input_type -> unisink.v1.ListEpochsRequest
-	27, // 59: unisink.v1.Pipelines.GetEpoch:input_type -> unisink.v1.GetEpochRequest
-	29, // 60: unisink.v1.Pipelines.EpochOutcome:input_type -> unisink.v1.EpochOutcomeRequest
-	31, // 61: unisink.v1.Pipelines.ProvenCut:input_type -> unisink.v1.ProvenCutRequest
-	5,  // 62: unisink.v1.Pipelines.PutPipeline:output_type -> unisink.v1.PutPipelineResponse
-	7,  // 63: unisink.v1.Pipelines.GetPipeline:output_type -> unisink.v1.GetPipelineResponse
-	9,  // 64: unisink.v1.Pipelines.ListPipelines:output_type -> unisink.v1.ListPipelinesResponse
-	11, // 65: unisink.v1.Pipelines.DeletePipeline:output_type -> unisink.v1.DeletePipelineResponse
-	13, // 66: unisink.v1.Pipelines.SetDesired:output_type -> unisink.v1.SetDesiredResponse
-	15, // 67: unisink.v1.Pipelines.Resume:output_type -> unisink.v1.ResumeResponse
-	17, // 68: unisink.v1.Pipelines.Rewind:output_type -> unisink.v1.RewindResponse
-	19, // 69: unisink.v1.Pipelines.Pin:output_type -> unisink.v1.PinResponse
-	26, // 70: unisink.v1.Pipelines.ListEpochs:output_type -> unisink.v1.ListEpochsResponse
-	28, // 71: unisink.v1.Pipelines.GetEpoch:output_type -> unisink.v1.GetEpochResponse
-	30, // 72: unisink.v1.Pipelines.EpochOutcome:output_type -> unisink.v1.EpochOutcomeResponse
-	32, // 73: unisink.v1.Pipelines.ProvenCut:output_type -> unisink.v1.ProvenCutResponse
-	62, // [62:74] is the sub-list for method output_type
-	50, // [50:62] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	42, // 34: unisink.v1.EpochRecord.positions:type_name -> unisink.v1.Position
+	43, // 35: unisink.v1.EpochRecord.parts:type_name -> unisink.v1.StatePart
+	37, // 36: unisink.v1.ListEpochsRequest.scope:type_name -> unisink.v1.Scope
+	38, // 37: unisink.v1.Rewound.to:type_name -> unisink.v1.Epoch
+	38, // 38: unisink.v1.Rewound.newest:type_name -> unisink.v1.Epoch
+	24, // 39: unisink.v1.ListEpochsResponse.epochs:type_name -> unisink.v1.EpochRecord
+	26, // 40: unisink.v1.ListEpochsResponse.rewinds:type_name -> unisink.v1.Rewound
+	37, // 41: unisink.v1.GetEpochRequest.scope:type_name -> unisink.v1.Scope
+	38, // 42: unisink.v1.GetEpochRequest.epoch:type_name -> unisink.v1.Epoch
+	24, // 43: unisink.v1.GetEpochResponse.epoch:type_name -> unisink.v1.EpochRecord
+	36, // 44: unisink.v1.EpochOutcomeRequest.meta:type_name -> unisink.v1.Meta
+	37, // 45: unisink.v1.EpochOutcomeRequest.scope:type_name -> unisink.v1.Scope
+	38, // 46: unisink.v1.EpochOutcomeRequest.epoch:type_name -> unisink.v1.Epoch
+	41, // 47: unisink.v1.EpochOutcomeResponse.outcome:type_name -> unisink.v1.Outcome
+	34, // 48: unisink.v1.ProvenCutResponse.scopes:type_name -> unisink.v1.ScopeCut
+	37, // 49: unisink.v1.ScopeCut.scope:type_name -> unisink.v1.Scope
+	38, // 50: unisink.v1.ScopeCut.epoch:type_name -> unisink.v1.Epoch
+	23, // 51: unisink.v1.ScopeCut.branches:type_name -> unisink.v1.BranchStatus
+	42, // 52: unisink.v1.ScopeCut.positions:type_name -> unisink.v1.Position
+	4,  // 53: unisink.v1.Pipelines.PutPipeline:input_type -> unisink.v1.PutPipelineRequest
+	6,  // 54: unisink.v1.Pipelines.GetPipeline:input_type -> unisink.v1.GetPipelineRequest
+	8,  // 55: unisink.v1.Pipelines.ListPipelines:input_type -> unisink.v1.ListPipelinesRequest
+	10, // 56: unisink.v1.Pipelines.DeletePipeline:input_type -> unisink.v1.DeletePipelineRequest
+	12, // 57: unisink.v1.Pipelines.SetDesired:input_type -> unisink.v1.SetDesiredRequest
+	14, // 58: unisink.v1.Pipelines.Resume:input_type -> unisink.v1.ResumeRequest
+	16, // 59: unisink.v1.Pipelines.Rewind:input_type -> unisink.v1.RewindRequest
+	18, // 60: unisink.v1.Pipelines.Pin:input_type -> unisink.v1.PinRequest
+	25, // 61: unisink.v1.Pipelines.ListEpochs:input_type -> unisink.v1.ListEpochsRequest
+	28, // 62: unisink.v1.Pipelines.GetEpoch:input_type -> unisink.v1.GetEpochRequest
+	30, // 63: unisink.v1.Pipelines.EpochOutcome:input_type -> unisink.v1.EpochOutcomeRequest
+	32, // 64: unisink.v1.Pipelines.ProvenCut:input_type -> unisink.v1.ProvenCutRequest
+	5,  // 65: unisink.v1.Pipelines.PutPipeline:output_type -> unisink.v1.PutPipelineResponse
+	7,  // 66: unisink.v1.Pipelines.GetPipeline:output_type -> unisink.v1.GetPipelineResponse
+	9,  // 67: unisink.v1.Pipelines.ListPipelines:output_type -> unisink.v1.ListPipelinesResponse
+	11, // 68: unisink.v1.Pipelines.DeletePipeline:output_type -> unisink.v1.DeletePipelineResponse
+	13, // 69: unisink.v1.Pipelines.SetDesired:output_type -> unisink.v1.SetDesiredResponse
+	15, // 70: unisink.v1.Pipelines.Resume:output_type -> unisink.v1.ResumeResponse
+	17, // 71: unisink.v1.Pipelines.Rewind:output_type -> unisink.v1.RewindResponse
+	19, // 72: unisink.v1.Pipelines.Pin:output_type -> unisink.v1.PinResponse
+	27, // 73: unisink.v1.Pipelines.ListEpochs:output_type -> unisink.v1.ListEpochsResponse
+	29, // 74: unisink.v1.Pipelines.GetEpoch:output_type -> unisink.v1.GetEpochResponse
+	31, // 75: unisink.v1.Pipelines.EpochOutcome:output_type -> unisink.v1.EpochOutcomeResponse
+	33, // 76: unisink.v1.Pipelines.ProvenCut:output_type -> unisink.v1.ProvenCutResponse
+	65, // [65:77] is the sub-list for method output_type
+	53, // [53:65] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_unisink_v1_pipelines_proto_init() }
@@ -2471,7 +2553,7 @@ func file_unisink_v1_pipelines_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_v1_pipelines_proto_rawDesc), len(file_unisink_v1_pipelines_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

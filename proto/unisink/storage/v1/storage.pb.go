@@ -3291,7 +3291,9 @@ type Scope struct {
 	LastRequest  string                 `protobuf:"bytes,9,opt,name=last_request,json=lastRequest,proto3" json:"last_request,omitempty"`
 	Identities   []*ResourceIdentity    `protobuf:"bytes,10,rep,name=identities,proto3" json:"identities,omitempty"`
 	// The newest generation when the scope was last resumed.
-	Resumed       uint64 `protobuf:"varint,11,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	Resumed uint64 `protobuf:"varint,11,opt,name=resumed,proto3" json:"resumed,omitempty"`
+	// Oldest first.
+	Rewinds       []*Rewound `protobuf:"bytes,12,rep,name=rewinds,proto3" json:"rewinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3403,6 +3405,66 @@ func (x *Scope) GetResumed() uint64 {
 	return 0
 }
 
+func (x *Scope) GetRewinds() []*Rewound {
+	if x != nil {
+		return x.Rewinds
+	}
+	return nil
+}
+
+// A rewind, or a start from scratch.
+type Rewound struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	To            *Epoch                 `protobuf:"bytes,1,opt,name=to,proto3" json:"to,omitempty"`
+	Newest        *Epoch                 `protobuf:"bytes,2,opt,name=newest,proto3" json:"newest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rewound) Reset() {
+	*x = Rewound{}
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rewound) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rewound) ProtoMessage() {}
+
+func (x *Rewound) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rewound.ProtoReflect.Descriptor instead.
+func (*Rewound) Descriptor() ([]byte, []int) {
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *Rewound) GetTo() *Epoch {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
+func (x *Rewound) GetNewest() *Epoch {
+	if x != nil {
+		return x.Newest
+	}
+	return nil
+}
+
 type Txn struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3419,7 +3481,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3431,7 +3493,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3444,7 +3506,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Txn) GetId() string {
@@ -3521,7 +3583,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3533,7 +3595,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3546,7 +3608,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3614,7 +3676,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3626,7 +3688,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3639,7 +3701,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SnapshotRecord) GetRecord() isSnapshotRecord_Record {
@@ -3741,7 +3803,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3815,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3828,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -4030,7 +4092,7 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\bbranches\x18\x04 \x03(\v2\x1a.unisink.storage.v1.BranchR\bbranches\x12\x1d\n" +
 	"\n" +
 	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1b\n" +
-	"\tproven_at\x18\x06 \x01(\x03R\bprovenAt\"\xfa\x03\n" +
+	"\tproven_at\x18\x06 \x01(\x03R\bprovenAt\"\xb1\x04\n" +
 	"\x05Scope\x12+\n" +
 	"\x02id\x18\x01 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x02id\x12F\n" +
 	"\vgenerations\x18\x02 \x03(\v2$.unisink.storage.v1.GenerationRecordR\vgenerations\x127\n" +
@@ -4046,7 +4108,11 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"identities\x18\n" +
 	" \x03(\v2$.unisink.storage.v1.ResourceIdentityR\n" +
 	"identities\x12\x18\n" +
-	"\aresumed\x18\v \x01(\x04R\aresumed\"\x8a\x02\n" +
+	"\aresumed\x18\v \x01(\x04R\aresumed\x125\n" +
+	"\arewinds\x18\f \x03(\v2\x1b.unisink.storage.v1.RewoundR\arewinds\"g\n" +
+	"\aRewound\x12)\n" +
+	"\x02to\x18\x01 \x01(\v2\x19.unisink.storage.v1.EpochR\x02to\x121\n" +
+	"\x06newest\x18\x02 \x01(\v2\x19.unisink.storage.v1.EpochR\x06newest\"\x8a\x02\n" +
 	"\x03Txn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x125\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x1b.unisink.storage.v1.OutcomeR\aoutcome\x126\n" +
@@ -4110,7 +4176,7 @@ func file_unisink_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_unisink_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
+var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
 var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(Desired)(0),              // 0: unisink.storage.v1.Desired
 	(Verdict)(0),              // 1: unisink.storage.v1.Verdict
@@ -4159,10 +4225,11 @@ var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(*GenerationRecord)(nil),  // 44: unisink.storage.v1.GenerationRecord
 	(*EpochRecord)(nil),       // 45: unisink.storage.v1.EpochRecord
 	(*Scope)(nil),             // 46: unisink.storage.v1.Scope
-	(*Txn)(nil),               // 47: unisink.storage.v1.Txn
-	(*SnapshotHeader)(nil),    // 48: unisink.storage.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 49: unisink.storage.v1.SnapshotRecord
-	(*SnapshotTrailer)(nil),   // 50: unisink.storage.v1.SnapshotTrailer
+	(*Rewound)(nil),           // 47: unisink.storage.v1.Rewound
+	(*Txn)(nil),               // 48: unisink.storage.v1.Txn
+	(*SnapshotHeader)(nil),    // 49: unisink.storage.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 50: unisink.storage.v1.SnapshotRecord
+	(*SnapshotTrailer)(nil),   // 51: unisink.storage.v1.SnapshotTrailer
 }
 var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	5,  // 0: unisink.storage.v1.Entry.commands:type_name -> unisink.storage.v1.Command
@@ -4237,18 +4304,21 @@ var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	7,  // 69: unisink.storage.v1.Scope.restore_point:type_name -> unisink.storage.v1.Epoch
 	7,  // 70: unisink.storage.v1.Scope.pinned:type_name -> unisink.storage.v1.Epoch
 	21, // 71: unisink.storage.v1.Scope.identities:type_name -> unisink.storage.v1.ResourceIdentity
-	3,  // 72: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
-	43, // 73: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
-	10, // 74: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
-	15, // 75: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
-	46, // 76: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
-	47, // 77: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
-	50, // 78: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
-	79, // [79:79] is the sub-list for method output_type
-	79, // [79:79] is the sub-list for method input_type
-	79, // [79:79] is the sub-list for extension type_name
-	79, // [79:79] is the sub-list for extension extendee
-	0,  // [0:79] is the sub-list for field type_name
+	47, // 72: unisink.storage.v1.Scope.rewinds:type_name -> unisink.storage.v1.Rewound
+	7,  // 73: unisink.storage.v1.Rewound.to:type_name -> unisink.storage.v1.Epoch
+	7,  // 74: unisink.storage.v1.Rewound.newest:type_name -> unisink.storage.v1.Epoch
+	3,  // 75: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
+	43, // 76: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
+	10, // 77: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
+	15, // 78: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
+	46, // 79: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
+	48, // 80: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
+	51, // 81: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
+	82, // [82:82] is the sub-list for method output_type
+	82, // [82:82] is the sub-list for method input_type
+	82, // [82:82] is the sub-list for extension type_name
+	82, // [82:82] is the sub-list for extension extendee
+	0,  // [0:82] is the sub-list for field type_name
 }
 
 func init() { file_unisink_storage_v1_storage_proto_init() }
@@ -4278,7 +4348,7 @@ func file_unisink_storage_v1_storage_proto_init() {
 		(*Command_RaiseFeatureLevel)(nil),
 		(*Command_Pin)(nil),
 	}
-	file_unisink_storage_v1_storage_proto_msgTypes[45].OneofWrappers = []any{
+	file_unisink_storage_v1_storage_proto_msgTypes[46].OneofWrappers = []any{
 		(*SnapshotRecord_Node)(nil),
 		(*SnapshotRecord_Pipeline)(nil),
 		(*SnapshotRecord_Scope)(nil),
@@ -4291,7 +4361,7 @@ func file_unisink_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_storage_v1_storage_proto_rawDesc), len(file_unisink_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   47,
+			NumMessages:   48,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
