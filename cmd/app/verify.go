@@ -111,5 +111,13 @@ func caseRows(r verify.Report) [][]string {
 
 // showReport prints the verdict and the cases.
 func (a *app) showReport(c *cli.Context, v any, r verify.Report) error {
+	defer a.noteAside(c, r)
 	return a.show(c, v, func() [][]string { return reportRows(r) }, func() [][]string { return caseRows(r) })
+}
+
+// noteAside says what was left out because of a rewind.
+func (a *app) noteAside(c *cli.Context, r verify.Report) {
+	if r.SupersededEpochs > 0 {
+		a.note(c, fmt.Sprintf("%s of %s are left out: a rewind put them aside, and they stay in the sinks.", count(r.Superseded, "record"), count(r.SupersededEpochs, "epoch")))
+	}
 }

@@ -36,6 +36,9 @@ type fileReport struct {
 	// Different is there, and is not what it must be.
 	Different      []fileCase `json:"different"`
 	Undeterminable []fileCase `json:"undeterminable"`
+	// Superseded records of so many epochs were left out: a rewind put them aside.
+	Superseded       int `json:"superseded"`
+	SupersededEpochs int `json:"superseded_epochs"`
 }
 
 type fileCase struct {
@@ -57,6 +60,7 @@ func newFileReport(r verify.Report) fileReport {
 		Verdict: r.Verdict, Records: r.Records, Passed: r.Passed, Filtered: r.Filtered, Skipped: r.Skipped, Late: r.Late, Dead: r.Dead,
 		Windows: r.Windows, Open: r.Open,
 		Missing: cases(r.Missing), Doubled: cases(r.Doubled), Different: cases(r.Different), Undeterminable: cases(r.Undeterminable),
+		Superseded: r.Superseded, SupersededEpochs: r.SupersededEpochs,
 	}
 }
 
@@ -94,6 +98,7 @@ func (a *app) verifyFile(c *cli.Context, file string) error {
 	if err != nil {
 		return err
 	}
+	a.noteAside(c, report)
 	verdict := verdictCode(report)
 	if verdict == nil {
 		return nil

@@ -43,6 +43,10 @@ func CutOf(ctx context.Context, ledger Ledger, proven *unisinkv1.ProvenCutRespon
 		}
 		cut.Positions = append(cut.Positions, positionsOf(s.GetPositions(), source)...)
 		cut.Proven = epochOf(s.GetEpoch())
+		for _, x := range r.GetRewinds() {
+			cut.Rewinds = append(cut.Rewinds, verify.Rewound{To: epochOf(x.GetTo()), Newest: epochOf(x.GetNewest())})
+		}
+		cut.Forgotten = cut.Forgotten || r.GetRewindsForgotten()
 		for _, e := range r.GetEpochs() {
 			cut.Newest = append(cut.Newest, positionsOf(e.GetPositions(), source)...)
 			cut.Decided = epochOf(e.GetEpoch())

@@ -122,12 +122,12 @@ func (e *evaluator) readSide(ctx context.Context, c *Copies) (*side, error) {
 	return s, err
 }
 
-// beyond reports whether an output is of an epoch behind the cut, which is not judged. One that was not
+// beyond reports whether an output is of an epoch behind the cut, or superseded, which is not judged. One that was not
 // even decided must not be there.
 func (e *evaluator) beyond(sink string, o *Output) bool {
 	at, cut := Epoch{o.Generation, o.N}, e.job.Cut
 	if !at.known() || !cut.Proven.known() || !at.after(cut.Proven) {
-		return false
+		return e.superseded(sink, at)
 	}
 	if cut.Decided.known() && at.after(cut.Decided) {
 		e.report.Different = append(e.report.Different, Case{Sink: sink, Key: o.Place, Why: fmt.Sprintf("it is of epoch %s, and the last that was decided is %s", at, cut.Decided)})

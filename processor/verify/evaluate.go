@@ -86,6 +86,11 @@ type evaluator struct {
 	passed     []*side
 	report     Report
 
+	line line
+	// aside are the superseded epochs that were met, and untold the sinks that don't tell epochs though there may be some.
+	aside  map[Epoch]bool
+	untold map[string]bool
+
 	// Windows that end at or before low have fired at the cut, those that end after high have not;
 	// those that end after newest had not fired when the newest epoch was decided.
 	low, high, newest int64
@@ -100,6 +105,7 @@ func newEvaluator(j *Job) *evaluator {
 		},
 		splits: map[stream.Split]*track{}, windows: map[windowID]*want{}, sessions: map[string]*sessions{},
 		lateIn: map[windowID][]*fold.Piece{}, report: newReport(),
+		line: lineOf(j.Cut.Proven, j.Cut.Rewinds, j.Cut.Forgotten), aside: map[Epoch]bool{}, untold: map[string]bool{},
 	}
 	if j.Plan.Window.Kind == Tumbling {
 		e.every = e.size
@@ -107,7 +113,7 @@ func newEvaluator(j *Job) *evaluator {
 	for _, at := range j.Cut.Positions {
 		e.splits[at.Split] = &track{index: len(e.splits), at: at.Offset, ended: slices.Contains(j.Cut.Ended, at.Split)}
 	}
-	for _, at := range j.Cut.Newest {
+	for _, at := range j.Cut.newest() {
 		if e.splits[at.Split] == nil { // new since the cut
 			e.splits[at.Split] = &track{index: len(e.splits)}
 		}

@@ -29,6 +29,7 @@ func (c *comparison) finish() Report {
 			c.settle(in, id, w)
 		}
 	}
+	e.settleLine()
 	e.report.judge()
 	return e.report
 }

@@ -40,6 +40,9 @@ type Report struct {
 	Doubled        []Case `json:"doubled"`
 	Different      []Case `json:"different"`
 	Undeterminable []Case `json:"undeterminable"`
+	// Superseded counts the records in sinks that were left out because a rewind put their epochs aside.
+	Superseded       int `json:"-"`
+	SupersededEpochs int `json:"-"`
 
 	// Filtered, Late, Skipped, Dead and Passed records are in no window; Open windows have not fired.
 	Filtered, Late, Skipped, Dead, Passed int `json:"-"`

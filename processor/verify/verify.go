@@ -162,6 +162,10 @@ type Cut struct {
 	// Proven is the epoch of Positions, and Decided that of Newest. Outputs that tell their epoch are
 	// judged up to Proven; one that is newer than Decided must not be there. Zero: not known.
 	Proven, Decided Epoch
+	// Rewinds of the pipeline, oldest first: outputs of epochs that Proven does not build on are left out. Forgotten:
+	// there may have been older ones.
+	Rewinds   []Rewound
+	Forgotten bool
 	// Final: the epoch ended a stop or a drain, and nothing went on since. Which of the two is seen in
 	// the sinks: if one holds a window that the watermark had not reached, it was a drain, and then
 	// all must hold all. (A drain that lost every such window in every sink looks like a stop; who
@@ -201,8 +205,8 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 		return Report{}, fmt.Errorf("verify: %w", err)
 	}
 	to := j.Cut.Positions
-	if j.Cut.Newest != nil {
-		to = j.Cut.Newest
+	if at := j.Cut.newest(); at != nil {
+		to = at
 	}
 	tick := e.ticker("the source")
 	err := j.Source.Read(ctx, to, func(split stream.Split, r *stream.Record) error {
