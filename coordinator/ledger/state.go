@@ -24,9 +24,14 @@ type scope struct {
 	openAfter   int64
 	lastRequest string
 	identities  []ResourceIdentity // by id; replaced, never changed in place
-	resumed     Generation
-	rewinds     []Rewound // replaced, never changed in place
-	sum         uint64    // digest of the head
+	acts
+	sum uint64 // digest of the head
+}
+
+// acts of operators that a scope remembers.
+type acts struct {
+	resumed Generation
+	rewinds []Rewound // replaced, never changed in place
 }
 
 // epoch is a decided epoch in memory. Its votes are nil once it is no restore point any longer.
@@ -233,7 +238,7 @@ func (m *Machine) fillScope(v *Scope) error {
 	s := &scope{
 		id: v.ID, restore: v.RestorePoint, pinned: v.Pinned, halted: v.Halted,
 		barren: v.Barren, openAfter: v.OpenAfter, lastRequest: v.LastRequest,
-		identities: v.Identities, resumed: v.Resumed, rewinds: v.Rewinds,
+		identities: v.Identities, acts: acts{resumed: v.Resumed, rewinds: v.Rewinds},
 	}
 	m.scopes[v.ID] = s
 	for _, g := range v.Generations {

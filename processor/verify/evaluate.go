@@ -68,6 +68,10 @@ func (p progress) watermark(disorder int64) int64 {
 // spans are a plan's durations, in milliseconds.
 type spans struct{ size, every, gap, lateness, disorder int64 }
 
+// marks: windows that end at or before low have fired at the cut, those that end after high have not; those that
+// end after newest had not fired when the newest epoch was decided.
+type marks struct{ low, high, newest int64 }
+
 // evaluator replays the source, split by split.
 type evaluator struct {
 	job *Job
@@ -87,13 +91,7 @@ type evaluator struct {
 	report     Report
 
 	line line
-	// aside are the superseded epochs that were met, and untold the sinks that don't tell epochs though there may be some.
-	aside  map[Epoch]bool
-	untold map[string]bool
-
-	// Windows that end at or before low have fired at the cut, those that end after high have not;
-	// those that end after newest had not fired when the newest epoch was decided.
-	low, high, newest int64
+	marks
 }
 
 func newEvaluator(j *Job) *evaluator {
@@ -105,7 +103,7 @@ func newEvaluator(j *Job) *evaluator {
 		},
 		splits: map[stream.Split]*track{}, windows: map[windowID]*want{}, sessions: map[string]*sessions{},
 		lateIn: map[windowID][]*fold.Piece{}, report: newReport(),
-		line: lineOf(j.Cut.Proven, j.Cut.Rewinds, j.Cut.Forgotten), aside: map[Epoch]bool{}, untold: map[string]bool{},
+		line: lineOf(j.Cut.Proven, j.Cut.Rewinds, j.Cut.Forgotten),
 	}
 	if j.Plan.Window.Kind == Tumbling {
 		e.every = e.size

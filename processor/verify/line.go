@@ -19,10 +19,14 @@ type line struct {
 	stretches []Rewound // To is the last of a stretch, and Newest the last before it
 	// lost: it goes back behind what is known of rewinds.
 	lost bool
+	// aside are the superseded epochs that were met, and untold the sinks that don't tell epochs though there may be some.
+	aside  map[Epoch]bool
+	untold map[string]bool
 }
 
 // lineOf follows the rewinds, oldest first, back from an epoch.
-func lineOf(tip Epoch, rewinds []Rewound, forgotten bool) (l line) {
+func lineOf(tip Epoch, rewinds []Rewound, forgotten bool) line {
+	l := line{aside: map[Epoch]bool{}, untold: map[string]bool{}}
 	l.lost = !tip.known() && (forgotten || len(rewinds) > 0)
 	for at := tip; at.known(); {
 		i := len(rewinds) - 1
@@ -55,31 +59,31 @@ func (e *evaluator) superseded(sink string, at Epoch) bool {
 	case len(e.job.Cut.Rewinds) == 0 || e.line.lost:
 		return false
 	case !at.known():
-		e.untold[sink] = true
+		e.line.untold[sink] = true
 		return false
 	case e.line.holds(at):
 		return false
 	}
 	e.report.Superseded++
-	e.aside[at] = true
+	e.line.aside[at] = true
 	return true
 }
 
 // settleLine makes unknown what can't be told of sinks that don't say which of their records are superseded. Late
 // records and dead letters decide where the others are, so of theirs nothing is known in any sink.
 func (e *evaluator) settleLine() {
-	e.report.SupersededEpochs = len(e.aside)
+	e.report.SupersededEpochs = len(e.line.aside)
 	all := e.line.lost
 	for _, c := range []*Copies{e.job.Late, e.job.Dead} {
-		all = all || c != nil && e.untold[c.Name]
+		all = all || c != nil && e.line.untold[c.Name]
 	}
 	for _, list := range []*[]Case{&e.report.Missing, &e.report.Doubled, &e.report.Different} {
-		*list = slices.DeleteFunc(*list, func(c Case) bool { return all || e.untold[c.Sink] })
+		*list = slices.DeleteFunc(*list, func(c Case) bool { return all || e.line.untold[c.Sink] })
 	}
 	if e.line.lost {
 		e.undeterminable(Case{Why: "the pipeline was rewound, and not all of its rewinds are known: which records they put aside is not known"})
 	}
-	for sink := range e.untold {
+	for sink := range e.line.untold {
 		e.undeterminable(Case{Sink: sink, Why: "the pipeline was rewound, and the sink's records don't tell their epoch: which of them the rewind put aside is not known"})
 	}
 }
