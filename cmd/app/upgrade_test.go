@@ -34,12 +34,15 @@ func older(t *testing.T) string {
 	if testing.Short() {
 		t.Skip("builds another version and starts processes")
 	}
+	if exec.Command("git", "cat-file", "-e", olderCommit+"^{commit}").Run() != nil {
+		t.Skipf("this checkout has no history: commit %s, whose version is upgraded from, is not in it", olderCommit)
+	}
 	dir := t.TempDir()
 	archive := exec.Command("git", "archive", "--format=tar", olderCommit)
 	archive.Dir = filepath.Join("..", "..")
 	source, err := archive.Output()
 	if err != nil {
-		t.Fatalf("the repository lacks commit %s, whose version is upgraded from; fetch its whole history: %v", olderCommit, err)
+		t.Fatalf("read commit %s: %v", olderCommit, err)
 	}
 	unpack := exec.Command("tar", "-x", "-C", dir)
 	unpack.Stdin = bytes.NewReader(source)

@@ -61,7 +61,10 @@ func endsWithEntriesWaiting(t *testing.T) {
 		synctest.Wait()
 		close(gate)
 		select {
-		case <-ended:
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("the node ends with %v", err)
+			}
 		case <-time.After(time.Minute):
 			t.Error("the node does not end")
 		}
@@ -118,7 +121,9 @@ func handsOverAtTheEnd(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		close(gate)
-		<-ended
+		if err := <-ended; err != nil {
+			t.Errorf("the node ends with %v", err)
+		}
 		callers.Wait()
 	})
 }
