@@ -229,6 +229,13 @@ func (s *Sink) Begin(ctx context.Context, name participant.BranchName) (particip
 	if err := t.fenceRest(ctx); err != nil {
 		return nil, err
 	}
+	// A repeat, its first answer having been lost, takes the place of the first, whose slot nobody
+	// else would ever give back.
+	if first := t.writing(name); first != nil {
+		if err := first.Discard(ctx); err != nil {
+			return nil, fmt.Errorf("begin %s again: %w", name, err)
+		}
+	}
 	slot, err := t.take(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("begin %s: %w", name, err)

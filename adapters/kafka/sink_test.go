@@ -435,3 +435,19 @@ func TestT2_TimeoutAboveTheBrokersNamesBothSettings(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+// A Begin whose answer was lost is called again. The branch that nobody got must not keep a slot.
+func TestABeginThatIsRepeatedKeepsNoSlot(t *testing.T) {
+	r := newRig(t)
+	s := r.sink()
+	if err := s.Open(t.Context(), opening(1)); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 6 { // more often than there are slots
+		if _, err := s.Begin(ctx, branchName(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -160,6 +160,18 @@ func (t *tenure) wake() {
 	t.changed = make(chan struct{})
 }
 
+// writing is the branch of a name that was begun and not prepared, nil if there is none.
+func (t *tenure) writing(name participant.BranchName) *Branch {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, s := range t.slots {
+		if s.use == slotTaken && s.branch != nil && s.branch.name == name {
+			return s.branch
+		}
+	}
+	return nil
+}
+
 // release gives a slot back that holds nothing.
 func (t *tenure) release(s *slot) {
 	t.mu.Lock()
