@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -78,7 +79,7 @@ func (g *gate) tryOne(ctx context.Context, m mutant.Mutant) (verdict, error) {
 	}
 	var test string
 	if test, v.why = after.caught(before); test != "" {
-		v.CaughtBy, v.AfterS = m.Package+" "+test, float64(after.took.Milliseconds())/1000
+		v.CaughtBy, v.AfterS = m.Package+" "+test, math.Ceil(after.took.Seconds()*1000)/1000
 	}
 	return v, nil
 }
