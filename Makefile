@@ -15,6 +15,8 @@ KAFKA     ?=
 MINUTES   ?= 10
 SEED      ?=
 BIG       ?=
+JSON      ?=
+KEEP      ?=
 SEEDS     ?= 100
 ALL       ?=
 ONLY      ?=
@@ -23,7 +25,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures conformance explore spec mutants fuzz sim build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures race conformance explore spec mutants fuzz sim build-all torture
 
 ##@ For everyone
 
@@ -43,8 +45,13 @@ torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS
 	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: test
-test: ## everything: the unit tests and the slower ones that start processes
+test: $(if $(JSON),$(TOOLS)/.built) ## everything: the unit tests and the slower ones that start processes
+ifeq ($(JSON),)
 	go test -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
+else
+	@mkdir -p $(dir $(JSON))
+	$(TOOLS)/gotestsum --jsonfile $(JSON) --format standard-quiet -- -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
+endif
 
 .PHONY: build
 build: ## build bin/unisink
@@ -62,10 +69,8 @@ race: ## all tests with the race detector, costly invariants and fault points (C
 	go test -race $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m $(PKG)
 
 .PHONY: failures
-failures: $(TOOLS)/.built ## all tests as `race` does, then each row of docs/failures.md with the tests that passed for it
-	@mkdir -p dist
-	$(TOOLS)/gotestsum --jsonfile dist/tests.jsonl --format standard-quiet -- \
-		-race -tags $(GOTAGS) -shuffle=on -count=1 -timeout 20m ./...
+failures: $(TOOLS)/.built ## each row of docs/failures.md with the tests that passed for it (KEEP=1: in the last run with JSON=)
+	@[[ -n '$(KEEP)' ]] || $(MAKE) test JSON=dist/tests.jsonl
 	go run ./internal/failures docs/failures.md dist/tests.jsonl
 
 .PHONY: explore
