@@ -129,6 +129,27 @@ func TestTheCombinedWatermarkIsTheLeastOfThoseThatSpeak(t *testing.T) {
 	})
 }
 
+func TestTheCombinedWatermarkNeverFalls(t *testing.T) {
+	splits := []stream.Split{{Resource: "in", ID: "0"}, {Resource: "in", ID: "1"}}
+	m := window.Marks{IdleAfter: 100}
+	m.Reset(splits, nil, stream.MinWatermark)
+	m.Observe(0, 100)
+	if w := m.Observe(1, 100); w != 100 {
+		t.Fatalf("both are at 100, and together they are at %d", w)
+	}
+	m.Waited(0, 100) // split 1 is idle
+	if w := m.Observe(0, 1000); w != 1000 {
+		t.Fatalf("the other one is idle, and together they are at %d", w)
+	}
+	m.Heard(1, true) // it speaks again, of the past
+	if w := m.Combined(); w != 1000 {
+		t.Errorf("the watermark went to %d", w)
+	}
+	if w := m.Observe(1, 200); w != 1000 {
+		t.Errorf("the watermark went to %d", w)
+	}
+}
+
 func TestOutagesEverywhereMakeNothingLate(t *testing.T) {
 	w := window.Marks{IdleAfter: 10}
 	a, b := w.Add(stream.Split{ID: "a"}), w.Add(stream.Split{ID: "b"})
