@@ -32,7 +32,7 @@ type fileSink struct {
 func File() Adapter {
 	return Adapter{Kind: file.Kind, Check: checkFiles, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
-			Kind: file.Kind, SourceSchema: schema(fileSource{}), SinkSchema: schema(fileSink{}), Places: filePlaces,
+			Kind: file.Kind, SourceSchema: spec.SchemaOf(fileSource{}), SinkSchema: spec.SchemaOf(fileSink{}), Places: filePlaces,
 			Source: func(_ spec.Env, name string, s spec.Settings) (processor.Source, error) {
 				return newFileSource(name, s, needsTimes(doc))
 			},
@@ -63,7 +63,7 @@ func needsTimes(doc *spec.Document) bool {
 
 func newFileSource(name string, s spec.Settings, timed bool) (processor.Source, error) {
 	var in fileSource
-	if err := decode(s, &in); err != nil {
+	if err := s.Decode(&in); err != nil {
 		return nil, err
 	}
 	if timed && in.Lines != file.LineRecord {
@@ -83,7 +83,7 @@ func newFileSink(e spec.Env, s spec.Settings, dead bool) (processor.Sink, error)
 	if dead {
 		in.Lines = file.LineRecord // a dead letter is kept whatever it is
 	}
-	if err := decode(s, &in); err != nil {
+	if err := s.Decode(&in); err != nil {
 		return nil, err
 	}
 	out, err := file.NewSink(file.SinkConfig{Dir: in.Dir, Lines: in.Lines, MaxFileBytes: in.MaxFileBytes, Logger: e.Logger})
@@ -128,10 +128,10 @@ func filePlaces(_ spec.Env, source bool, s spec.Settings) []string {
 func dirOf(u Use) (string, error) {
 	if u.Source {
 		var in fileSource
-		err := decode(u.Settings, &in)
+		err := u.Settings.Decode(&in)
 		return in.Dir, err
 	}
 	var in fileSink
-	err := decode(u.Settings, &in)
+	err := u.Settings.Decode(&in)
 	return in.Dir, err
 }

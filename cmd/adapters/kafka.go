@@ -58,7 +58,7 @@ type kafkaSASL struct {
 func Kafka() Adapter {
 	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
-			Kind: kafka.Kind, SourceSchema: schema(kafkaSource{}), SinkSchema: schema(kafkaSink{}), Places: kafkaPlaces,
+			Kind: kafka.Kind, SourceSchema: spec.SchemaOf(kafkaSource{}), SinkSchema: spec.SchemaOf(kafkaSink{}), Places: kafkaPlaces,
 			Source: newKafkaSource,
 			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
 				return newKafkaSink(e, s, takes(doc, name) == spec.UseResults && doc.Window != nil)
@@ -69,7 +69,7 @@ func Kafka() Adapter {
 
 func newKafkaSource(e spec.Env, name string, s spec.Settings) (processor.Source, error) {
 	var in kafkaSource
-	if err := decode(s, &in); err != nil {
+	if err := s.Decode(&in); err != nil {
 		return nil, err
 	}
 	out, err := kafka.NewSource(kafka.SourceConfig{
@@ -101,7 +101,7 @@ func newKafkaSink(e spec.Env, s spec.Settings, windows bool) (processor.Sink, er
 
 func sinkConfig(e spec.Env, s spec.Settings) (kafkaSink, kafka.SinkConfig, error) {
 	var in kafkaSink
-	if err := decode(s, &in); err != nil {
+	if err := s.Decode(&in); err != nil {
 		return in, kafka.SinkConfig{}, err
 	}
 	partitioning := map[string]kafka.Partitioning{"": kafka.ByKey, "by_key": kafka.ByKey, "round_robin": kafka.RoundRobin, "from_record": kafka.FromRecord}
@@ -132,11 +132,11 @@ func kafkaPlaces(_ spec.Env, source bool, s spec.Settings) []string {
 	var err error // told where the settings are used
 	if source {
 		var in kafkaSource
-		err = decode(s, &in)
+		err = s.Decode(&in)
 		brokers, topics = in.Brokers, in.Topics
 	} else {
 		var in kafkaSink
-		err = decode(s, &in)
+		err = s.Decode(&in)
 		brokers, topics = in.Brokers, []string{in.Topic}
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func clustersOf(e spec.Env, uses []Use) ([]*cluster, error) {
 	for _, u := range uses {
 		if u.Source {
 			var in kafkaSource
-			if err := decode(u.Settings, &in); err != nil {
+			if err := u.Settings.Decode(&in); err != nil {
 				return nil, err
 			}
 			c := find(in.Brokers, in.TLS, in.SASL)

@@ -27,7 +27,7 @@ type files struct {
 
 func readFileSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, error) {
 	var in fileSource
-	if err := decode(u.Settings, &in); err != nil {
+	if err := u.Settings.Decode(&in); err != nil {
 		return nil, err
 	}
 	s, err := file.NewSource(file.SourceConfig{Name: u.Name, Dir: in.Dir, Lines: in.Lines, BatchRecords: in.BatchRecords, MaxRecordBytes: in.MaxRecordBytes})
@@ -100,7 +100,7 @@ func readFileSink(_ context.Context, _ spec.Env, u Use, dead bool) (*SinkReading
 	if dead {
 		in.Lines = file.LineRecord
 	}
-	if err := decode(u.Settings, &in); err != nil {
+	if err := u.Settings.Decode(&in); err != nil {
 		return nil, err
 	}
 	d := &directory{dir: in.Dir, lines: in.Lines}

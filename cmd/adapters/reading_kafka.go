@@ -26,7 +26,7 @@ type topics struct {
 
 func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, error) {
 	var in kafkaSource
-	if err := decode(u.Settings, &in); err != nil {
+	if err := u.Settings.Decode(&in); err != nil {
 		return nil, err
 	}
 	admin, err := kafka.NewAdmin(kafka.AdminConfig{Brokers: in.Brokers, ClientID: in.ClientID, Security: security(in.TLS, in.SASL), Logger: e.Logger})

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +12,8 @@ import (
 
 // Decode fills out, a pointer to a struct, with the settings. A field is named by its tag
 // `yaml:"name"`, else by its own name in snake case; `yaml:"-"` leaves it out and
-// `yaml:"name,required"` needs it. What is not in the file keeps the value it has in out.
+// `yaml:"name,required"` needs it. A tag `enum:"a,b"` lists the texts that are allowed, and `doc:"…"` is for
+// [SchemaOf]. What is not in the file keeps the value it has in out.
 //
 // Fields may be strings, booleans, numbers, [time.Duration], [Secret], what has UnmarshalText, and
 // structs, pointers, slices and maps by name of these. A slice of strings may be given as one value
@@ -65,6 +67,8 @@ type setting struct {
 	name     string
 	index    []int
 	required bool
+	doc      string
+	enum     []string // what is allowed; none: anything
 }
 
 // settingsOf lists the fields of a struct; those of embedded structs stand with the others.
@@ -78,7 +82,11 @@ func settingsOf(t reflect.Type) []setting {
 		if name == "" {
 			name = snake(f.Name)
 		}
-		out = append(out, setting{name, f.Index, opts == "required"})
+		one := setting{name: name, index: f.Index, required: opts == "required", doc: f.Tag.Get("doc")}
+		if enum := f.Tag.Get("enum"); enum != "" {
+			one.enum = strings.Split(enum, ",")
+		}
+		out = append(out, one)
 	}
 	return out
 }
@@ -121,6 +129,9 @@ func (d *decoder) structure(n *Node, path string, out reflect.Value) {
 			continue
 		}
 		d.value(v, Under(path, s.name), field)
+		if len(s.enum) > 0 && field.Kind() == reflect.String && field.Len() > 0 && !slices.Contains(s.enum, field.String()) {
+			d.Wrong(v.At, Under(path, s.name), "%q is none of %s", field.String(), strings.Join(s.enum, ", "))
+		}
 	}
 }
 

@@ -63,7 +63,14 @@ func schemaOf(t reflect.Type) Object {
 	case reflect.Struct:
 		properties, required := Object{}, []any{}
 		for _, s := range settingsOf(t) {
-			properties[s.name] = schemaOf(t.FieldByIndex(s.index).Type)
+			p := schemaOf(t.FieldByIndex(s.index).Type)
+			if len(s.enum) > 0 {
+				p = Object{"anyOf": []any{Object{"enum": s.enum}, reference}}
+			}
+			if s.doc != "" {
+				p["description"] = s.doc
+			}
+			properties[s.name] = p
 			if s.required {
 				required = append(required, s.name)
 			}
