@@ -110,7 +110,7 @@ func TestAMistakeInTheSettingsHasItsPlaceAndNoSecret(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, want string }{
 		"unknown":               {"topic: o", "topik: o", `p.yaml:20:7: sinks[0].kafka: unknown field "topik", did you mean "topic"?`},
 		"missing":               {"      topic: o\n", "", `sinks[0].kafka: the field "topic" is missing`},
-		"start":                 {"start: latest", "start: newest", `p.yaml:7:5: source.kafka.start: "newest" is none of earliest, latest`},
+		"start":                 {"start: latest", "start: newest", `p.yaml:7:12: source.kafka.start: "newest" is none of earliest, latest`},
 		"partition":             {"from_record", "hash", `sinks[0].kafka.partition: "hash" is none of by_key, round_robin, from_record`},
 		"partition of a window": {"sinks:\n", "key: '\"a\"'\nwindow: {tumbling: 1s, aggregate: {n: count()}}\nsinks:\n", `sinks[0].kafka.partition: the result of a window comes from no partition of the source; use by_key or round_robin`},
 		"mechanism":             {"SCRAM-SHA-256", "KERBEROS", `source.kafka.sasl.mechanism: "KERBEROS" is none of PLAIN, SCRAM-SHA-256`},
