@@ -57,6 +57,20 @@ func (i *intake[T]) read(in *stream.Record) (verdict, error) {
 	return what, nil
 }
 
+// each takes the records of a batch one after the other, and sees to the bad ones.
+func (i *intake[T]) each(ctx context.Context, b *stream.Batch, out *outbox, record func(in *stream.Record) error) error {
+	for n := range b.Records {
+		in := &b.Records[n]
+		i.count.Records++
+		if err := record(in); err != nil {
+			if err := i.bad(ctx, in, err, out); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // bad sees to a record that could not be taken and has left everything as it was: err ends the generation,
 // or the record is skipped, or becomes a dead letter. What may pass is never skipped.
 func (i *intake[T]) bad(ctx context.Context, in *stream.Record, err error, out *outbox) error {

@@ -75,16 +75,7 @@ func newPassOperator[T any](p *Passed[T]) *passOperator[T] {
 }
 
 func (o *passOperator[T]) process(ctx context.Context, b *stream.Batch, _ int64, out *outbox) error {
-	for i := range b.Records {
-		in := &b.Records[i]
-		o.count.Records++
-		if err := o.record(ctx, in, out); err != nil {
-			if err := o.bad(ctx, in, err, out); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	return o.each(ctx, b, out, func(in *stream.Record) error { return o.record(ctx, in, out) })
 }
 
 // record sends one record to all sinks or, when one cannot take it, to none.

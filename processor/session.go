@@ -35,14 +35,8 @@ func (o *sessionOperator[T, A]) reset(splits []stream.Split) {
 
 func (o *sessionOperator[T, A]) process(ctx context.Context, b *stream.Batch, waited int64, out *outbox) error {
 	split := o.heard(b, waited)
-	for i := range b.Records {
-		in := &b.Records[i]
-		o.count.Records++
-		if err := o.record(ctx, split, in, out); err != nil {
-			if err := o.bad(ctx, in, err, out); err != nil {
-				return err
-			}
-		}
+	if err := o.each(ctx, b, out, func(in *stream.Record) error { return o.record(ctx, split, in, out) }); err != nil {
+		return err
 	}
 	if b.Ended {
 		o.marks.End(split)
