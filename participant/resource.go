@@ -53,6 +53,23 @@ type Resource interface {
 	Close() error
 }
 
+// Finisher is the part of a Resource that ends what is prepared, by whomever: all that a resolver
+// needs. It works without Open, and every Resource is one.
+type Finisher interface {
+	// Describe as in Resource.
+	Describe(ctx context.Context) (Description, error)
+	// Commit as in Resource.
+	Commit(ctx context.Context, h Handle) (Proof, error)
+	// Rollback as in Resource.
+	Rollback(ctx context.Context, h Handle) (Proof, error)
+	// Inspect as in Resource.
+	Inspect(ctx context.Context, h Handle) (State, error)
+	// List as in Resource.
+	List(ctx context.Context, ns Namespace) ([]Listed, error)
+	// Close as in Resource.
+	Close() error
+}
+
 // Branch is one resource's share of one transaction while it is being written. The adapter's own
 // type has the methods that write to it. One goroutine uses a branch at a time.
 type Branch interface {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/spec"
 )
 
@@ -33,6 +34,9 @@ type Adapter struct {
 	Check func(ctx context.Context, e spec.Env, uses []Use) error
 	// Reading lets verify read its sources and sinks again; nil: it cannot.
 	Reading *Reading
+	// Finisher reaches what an entry of this kind in a resolver's file names, to end what is prepared
+	// there and never to write to it. Nil: resolvers leave its handles to others.
+	Finisher func(ctx context.Context, e spec.Env, s spec.Settings) (participant.Finisher, error)
 }
 
 // Use is a source or a sink of a document.
