@@ -1,11 +1,14 @@
 package check_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/unisink/unisink/tests/jepsen-style/check"
 )
@@ -266,5 +269,31 @@ func TestATraceIsReadable(t *testing.T) {
 	}
 	if strings.Contains(text, "disk: entry") {
 		t.Error("the trace shows what only a difference of replicas makes worth reading")
+	}
+}
+
+func TestASavedHistoryIsReadAsItWas(t *testing.T) {
+	history := []check.Event{
+		{At: 1, Who: "t1", Kind: check.Invoke, Call: 7, Op: "commit", Branch: check.Branch{Txn: "a"}, Limit: 3},
+		{At: 2, Who: "t1", Kind: check.Return, Call: 7, Op: "commit", Branch: check.Branch{Txn: "a"}, Answer: check.AnswerCommitted},
+		{At: 3, Who: "n1", Kind: check.Decided, Index: 9, Branch: check.Branch{Scope: "p/0", Epoch: check.Epoch{Generation: 2, N: 1}}},
+	}
+	for k := check.Note; k <= check.Said; k++ {
+		history = append(history, check.Event{Kind: k})
+	}
+	var saved bytes.Buffer
+	if err := check.Write(&saved, history...); err != nil {
+		t.Fatal(err)
+	}
+	saved.WriteString(`{"at":4,"who":"torn`)
+	got, err := check.Read(&saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(history, got); diff != "" {
+		t.Errorf("read back (-saved +read):\n%s", diff)
+	}
+	if _, err := check.Read(strings.NewReader("{\"kind\":\"nonsense\"}\n")); err == nil {
+		t.Error("a line that is no event was taken")
 	}
 }

@@ -43,7 +43,10 @@ const (
 )
 
 // Epoch is one numbered checkpoint.
-type Epoch struct{ Generation, N uint64 }
+type Epoch struct {
+	Generation uint64 `json:"generation"`
+	N          uint64 `json:"n"`
+}
 
 func (e Epoch) String() string { return fmt.Sprintf("%d.%d", e.Generation, e.N) }
 
@@ -54,9 +57,11 @@ func (e Epoch) Compare(o Epoch) int {
 
 // Branch names one resource's share of a transaction: of an epoch, or of Txn run by hand.
 type Branch struct {
-	Scope, Member, Resource string
-	Epoch                   Epoch
-	Txn                     string
+	Scope    string `json:"scope,omitempty"`
+	Member   string `json:"member,omitempty"`
+	Resource string `json:"resource,omitempty"`
+	Epoch    Epoch  `json:"epoch,omitzero"`
+	Txn      string `json:"txn,omitempty"`
 }
 
 // Transaction is what the branch is a share of.
@@ -96,25 +101,26 @@ func (a Answer) String() string {
 
 // Event is one line of a history. Which fields count depends on its kind.
 type Event struct {
-	At       time.Duration // since the run began
-	Who      string
-	Kind     Kind
-	Text     string
-	Fault    string
-	InRound  bool
-	Store    string
-	Branch   Branch
-	Handle   string
-	Records  []string
-	AtEnd    bool // found at the end: when it became so is not known
-	Offset   int64
-	Index    uint64
-	Term     uint64
-	Hash     string
-	Call     uint64
-	Op       string
-	Answer   Answer
-	Decision Decision
+	At       time.Duration `json:"at"` // since the run began
+	Who      string        `json:"who"`
+	Kind     Kind          `json:"kind"`
+	Text     string        `json:"text,omitempty"`
+	Fault    string        `json:"fault,omitempty"`
+	InRound  bool          `json:"in_round,omitempty"`
+	Store    string        `json:"store,omitempty"`
+	Branch   Branch        `json:"branch,omitzero"`
+	Handle   string        `json:"handle,omitempty"`
+	Records  []string      `json:"records,omitempty"`
+	AtEnd    bool          `json:"at_end,omitempty"` // found at the end: when it became so is not known
+	Offset   int64         `json:"offset,omitempty"`
+	Index    uint64        `json:"index,omitempty"`
+	Term     uint64        `json:"term,omitempty"`
+	Hash     string        `json:"hash,omitempty"`
+	Call     uint64        `json:"call,omitempty"`
+	Op       string        `json:"op,omitempty"`
+	Answer   Answer        `json:"answer,omitempty"`
+	Limit    time.Duration `json:"limit,omitempty"` // of a begin: how long it may stay undecided
+	Decision Decision      `json:"decision,omitzero"`
 }
 
 // History collects events, in the order in which they happened. Safe for concurrent use.
