@@ -284,6 +284,9 @@ type sessions struct{ *session.Manager }
 func (s sessions) Living(id ledger.ScopeID) server.Living {
 	st := s.Status(id)
 	out := server.Living{RoundsOpen: st.RoundsOpen, OldestRound: st.OldestRound}
+	for _, r := range st.Rounds {
+		out.Rounds = append(out.Rounds, server.LivingRound{Epoch: r.Epoch, Age: r.Age, Missing: r.Missing, Left: r.Left})
+	}
 	for _, m := range st.Members {
 		out.Members = append(out.Members, server.LivingMember{
 			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,

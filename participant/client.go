@@ -76,6 +76,11 @@ func (c *Client) Transactions() unisinkv1.TransactionsClient {
 	return unisinkv1.NewTransactionsClient(c.router)
 }
 
+// Resolution is the raw service of resolvers and operators, through Router.
+func (c *Client) Resolution() unisinkv1.ResolutionClient {
+	return unisinkv1.NewResolutionClient(c.router)
+}
+
 // Events is the raw service, through Router. A stream that breaks is the caller's to open again.
 func (c *Client) Events() unisinkv1.EventsClient { return unisinkv1.NewEventsClient(c.router) }
 

@@ -18,7 +18,7 @@ func handBranches(in []*unisinkv1.HandBranch) []ledger.HandBranch {
 
 func transactionBranch(b ledger.Branch) *unisinkv1.TransactionBranch {
 	return &unisinkv1.TransactionBranch{
-		Member: b.ID.Member, Resource: b.ID.Resource, Handle: wire.FromHandle(b.Handle), Proof: wire.FromProof(b.Proof),
+		Member: b.ID.Member, Resource: b.ID.Resource, Handle: wire.FromHandle(b.Handle), Proof: wire.FromProof(b.Proof), Forced: b.Forced,
 	}
 }
 
@@ -32,7 +32,7 @@ func epochRecord(scope ledger.Scope, e ledger.EpochRecord, bodies bool) *unisink
 	}
 	for _, b := range e.Branches {
 		s := &unisinkv1.BranchStatus{
-			Member: b.ID.Member, Resource: b.ID.Resource, Handle: wire.FromHandle(b.Handle), Proof: wire.FromProof(b.Proof),
+			Member: b.ID.Member, Resource: b.ID.Resource, Handle: wire.FromHandle(b.Handle), Proof: wire.FromProof(b.Proof), Forced: b.Forced,
 		}
 		if !bodies {
 			s.Handle.Body = nil

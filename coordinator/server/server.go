@@ -49,6 +49,15 @@ type Living struct {
 	Members     []LivingMember
 	RoundsOpen  int
 	OldestRound time.Duration
+	Rounds      []LivingRound
+}
+
+// LivingRound is one epoch that is ordered and not decided.
+type LivingRound struct {
+	Epoch   ledger.Epoch
+	Age     time.Duration
+	Missing []string      // members that have not voted
+	Left    time.Duration // until the generation is closed for them
 }
 
 // LivingMember is one member whose name is held.

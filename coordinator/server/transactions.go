@@ -81,9 +81,13 @@ func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeReques
 	return &unisinkv1.OutcomeResponse{Outcome: wire.FromOutcome(r.Outcome)}, nil
 }
 
-// Abort decides against an undecided transaction.
+// Abort decides against an undecided transaction, an epoch's by closing its generation.
 func (t *transactions) Abort(ctx context.Context, req *unisinkv1.AbortRequest) (*unisinkv1.AbortResponse, error) {
-	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: ledger.TxnID(req.GetTxn()), Why: req.GetWhy()})
+	id := ledger.TxnID(req.GetTxn())
+	if scope, epoch, ok := id.Epoch(); ok {
+		return t.abortEpoch(ctx, req, scope, epoch)
+	}
+	r, err := t.s.propose(ctx, req.GetMeta(), ledger.PresumeAbort{Txn: id, Why: req.GetWhy()})
 	if err != nil {
 		return nil, err
 	}
@@ -116,18 +120,7 @@ func (s *Server) inadmissible(id ledger.TxnID) (refused error) {
 // tells whether it could still be committed: not one that is too old or too new.
 func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTransactionRequest) (*unisinkv1.GetTransactionResponse, error) {
 	id := ledger.TxnID(req.GetTxn())
-	var out *unisinkv1.Transaction
-	t.s.c.Node.View(func(m *ledger.Machine) {
-		if scope, epoch, ok := id.Epoch(); ok {
-			if e, found := m.Epoch(scope, epoch); found {
-				out = epochTransaction(scope, e)
-			}
-			return
-		}
-		if x, found := m.Txn(id); found {
-			out = handTransaction(x)
-		}
-	})
+	out := t.s.newDoubt(time.Now()).find(id)
 	if _, byHand := id.Time(); out == nil && byHand {
 		if bad := t.s.inadmissible(id); bad != nil {
 			return nil, bad
@@ -139,35 +132,18 @@ func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTrans
 	return &unisinkv1.GetTransactionResponse{Transaction: out}, nil
 }
 
-// ListTransactions lists what was run by hand and, with in_doubt, unfinished epochs beside it.
+// ListTransactions lists what was run by hand and, with in_doubt, undecided and unfinished epochs beside it.
 func (t *transactions) ListTransactions(_ context.Context, req *unisinkv1.ListTransactionsRequest) (*unisinkv1.ListTransactionsResponse, error) {
 	limit := int(req.GetLimit())
 	if limit <= 0 || limit > 1000 {
 		limit = 100
 	}
-	out := &unisinkv1.ListTransactionsResponse{}
-	t.s.c.Node.View(func(m *ledger.Machine) {
-		if req.GetInDoubt() {
-			seen := map[ledger.TxnID]bool{}
-			for _, u := range m.Outstanding().Unfinished {
-				if u.Scope.Pipeline == "" || seen[u.Txn] || len(out.Transactions) >= limit {
-					continue
-				}
-				seen[u.Txn] = true
-				if e, ok := m.Epoch(u.Scope, u.Epoch); ok {
-					out.Transactions = append(out.Transactions, epochTransaction(u.Scope, e))
-				}
-			}
-		}
-		room := limit - len(out.Transactions)
-		if room == 0 {
-			return // which Txns would take for no limit
-		}
-		for _, x := range m.Txns(req.GetInDoubt(), room) {
-			out.Transactions = append(out.Transactions, handTransaction(x))
-		}
-	})
-	return out, nil
+	d := t.s.newDoubt(time.Now())
+	if !req.GetInDoubt() {
+		return &unisinkv1.ListTransactionsResponse{Transactions: d.byHand(false, limit)}, nil
+	}
+	all := append(append(d.undecided(), d.unfinished(limit)...), d.byHand(true, limit)...)
+	return &unisinkv1.ListTransactionsResponse{Transactions: all[:min(limit, len(all))]}, nil
 }
 
 func epochTransaction(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {

@@ -20,8 +20,21 @@ type Status struct {
 	// RoundsOpen are ordered and not decided; OldestRound is the age of the oldest.
 	RoundsOpen  int
 	OldestRound time.Duration
+	// Rounds are they, oldest first; none of a scope with one member, which times its own.
+	Rounds []RoundStatus
 	// SinceDecision is -1 when this leader has seen none.
 	SinceDecision time.Duration
+}
+
+// RoundStatus is one epoch that is ordered and not decided.
+type RoundStatus struct {
+	Epoch ledger.Epoch
+	Final bool
+	Age   time.Duration
+	// Missing members have not voted; none: the decision is on its way.
+	Missing []string
+	// Left is the time until the generation is closed for the missing votes.
+	Left time.Duration
 }
 
 // MemberStatus is what the leader knows of one member.
@@ -60,6 +73,12 @@ func (s *scope) status(now time.Time) Status {
 	if g := s.gen; g != nil && g.machine != nil {
 		open := g.machine.Open()
 		st.RoundsOpen = len(open)
+		for _, o := range open {
+			st.Rounds = append(st.Rounds, RoundStatus{
+				Epoch: ledger.Epoch{Generation: g.number, N: o.N}, Final: o.Final, Age: s.now().Sub(o.OrderedAt),
+				Missing: o.Missing, Left: o.Deadline.Sub(s.now()),
+			})
+		}
 		if len(open) > 0 {
 			st.OldestRound = s.now().Sub(open[0].OrderedAt)
 		}

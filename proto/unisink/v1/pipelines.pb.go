@@ -1482,7 +1482,9 @@ type BranchStatus struct {
 	Resource string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
 	Handle   *Handle                `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
 	// Unset: not proven.
-	Proof         *Proof `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
+	Proof *Proof `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
+	// An operator's act on it: what, by whom, why.
+	Forced        string `protobuf:"bytes,5,opt,name=forced,proto3" json:"forced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1543,6 +1545,13 @@ func (x *BranchStatus) GetProof() *Proof {
 		return x.Proof
 	}
 	return nil
+}
+
+func (x *BranchStatus) GetForced() string {
+	if x != nil {
+		return x.Forced
+	}
+	return ""
 }
 
 type EpochRecord struct {
@@ -2329,12 +2338,13 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x06age_ms\x18\x03 \x01(\x03R\x05ageMs\x12\x14\n" +
 	"\x05final\x18\x04 \x01(\bR\x05final\x12\x16\n" +
 	"\x06pinned\x18\x05 \x01(\bR\x06pinned\x12\x18\n" +
-	"\acurrent\x18\x06 \x01(\bR\acurrent\"\x97\x01\n" +
+	"\acurrent\x18\x06 \x01(\bR\acurrent\"\xaf\x01\n" +
 	"\fBranchStatus\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
 	"\x06handle\x18\x03 \x01(\v2\x12.unisink.v1.HandleR\x06handle\x12'\n" +
-	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\xd2\x03\n" +
+	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\x12\x16\n" +
+	"\x06forced\x18\x05 \x01(\tR\x06forced\"\xd2\x03\n" +
 	"\vEpochRecord\x12'\n" +
 	"\x05scope\x18\x01 \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12'\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x12-\n" +

@@ -596,11 +596,15 @@ func (*ResolveResponse) Descriptor() ([]byte, []int) {
 }
 
 type TransactionBranch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Member        string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
-	Resource      string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
-	Handle        *Handle                `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	Proof         *Proof                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Member   string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
+	Resource string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	Handle   *Handle                `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
+	Proof    *Proof                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
+	// An operator's act on it: what, by whom, why.
+	Forced string `protobuf:"bytes,5,opt,name=forced,proto3" json:"forced,omitempty"`
+	// Who is to finish it, and what is tried in vain: one sentence; empty once it is proven.
+	Next          string `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -663,6 +667,20 @@ func (x *TransactionBranch) GetProof() *Proof {
 	return nil
 }
 
+func (x *TransactionBranch) GetForced() string {
+	if x != nil {
+		return x.Forced
+	}
+	return ""
+}
+
+func (x *TransactionBranch) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
 type Transaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "orders/0@7.12" for an epoch, a UUIDv7 by hand.
@@ -674,9 +692,17 @@ type Transaction struct {
 	DeadlineUnixMs int64                `protobuf:"varint,6,opt,name=deadline_unix_ms,json=deadlineUnixMs,proto3" json:"deadline_unix_ms,omitempty"`
 	Resolved       bool                 `protobuf:"varint,7,opt,name=resolved,proto3" json:"resolved,omitempty"`
 	// A resource broke its promise.
-	Heuristic     string `protobuf:"bytes,8,opt,name=heuristic,proto3" json:"heuristic,omitempty"`
-	Scope         *Scope `protobuf:"bytes,9,opt,name=scope,proto3" json:"scope,omitempty"`
-	Epoch         *Epoch `protobuf:"bytes,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Heuristic string `protobuf:"bytes,8,opt,name=heuristic,proto3" json:"heuristic,omitempty"`
+	Scope     *Scope `protobuf:"bytes,9,opt,name=scope,proto3" json:"scope,omitempty"`
+	Epoch     *Epoch `protobuf:"bytes,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// In doubt: milliseconds since it began (undecided) or was decided (unfinished), by the answering node's clock.
+	AgeMs int64 `protobuf:"varint,11,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	// Undecided: who has not voted, as "member sink".
+	BlockedBy []string `protobuf:"bytes,12,rep,name=blocked_by,json=blockedBy,proto3" json:"blocked_by,omitempty"`
+	// What happens next, by itself, and when: one sentence.
+	Next string `protobuf:"bytes,13,opt,name=next,proto3" json:"next,omitempty"`
+	// Undecided and with a limit: milliseconds left.
+	LeftMs        int64 `protobuf:"varint,14,opt,name=left_ms,json=leftMs,proto3" json:"left_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -779,6 +805,34 @@ func (x *Transaction) GetEpoch() *Epoch {
 		return x.Epoch
 	}
 	return nil
+}
+
+func (x *Transaction) GetAgeMs() int64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+func (x *Transaction) GetBlockedBy() []string {
+	if x != nil {
+		return x.BlockedBy
+	}
+	return nil
+}
+
+func (x *Transaction) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+func (x *Transaction) GetLeftMs() int64 {
+	if x != nil {
+		return x.LeftMs
+	}
+	return 0
 }
 
 type GetTransactionRequest struct {
@@ -1005,12 +1059,14 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12\x1a\n" +
 	"\bresource\x18\x03 \x01(\tR\bresource\x12'\n" +
 	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\x11\n" +
-	"\x0fResolveResponse\"\x9c\x01\n" +
+	"\x0fResolveResponse\"\xc8\x01\n" +
 	"\x11TransactionBranch\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
 	"\x06handle\x18\x03 \x01(\v2\x12.unisink.v1.HandleR\x06handle\x12'\n" +
-	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\x83\x03\n" +
+	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\x12\x16\n" +
+	"\x06forced\x18\x05 \x01(\tR\x06forced\x12\x12\n" +
+	"\x04next\x18\x06 \x01(\tR\x04next\"\xe6\x03\n" +
 	"\vTransaction\x12\x10\n" +
 	"\x03txn\x18\x01 \x01(\tR\x03txn\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.unisink.v1.OutcomeR\aoutcome\x129\n" +
@@ -1022,7 +1078,12 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\theuristic\x18\b \x01(\tR\theuristic\x12'\n" +
 	"\x05scope\x18\t \x01(\v2\x11.unisink.v1.ScopeR\x05scope\x12'\n" +
 	"\x05epoch\x18\n" +
-	" \x01(\v2\x11.unisink.v1.EpochR\x05epoch\")\n" +
+	" \x01(\v2\x11.unisink.v1.EpochR\x05epoch\x12\x15\n" +
+	"\x06age_ms\x18\v \x01(\x03R\x05ageMs\x12\x1d\n" +
+	"\n" +
+	"blocked_by\x18\f \x03(\tR\tblockedBy\x12\x12\n" +
+	"\x04next\x18\r \x01(\tR\x04next\x12\x17\n" +
+	"\aleft_ms\x18\x0e \x01(\x03R\x06leftMs\")\n" +
 	"\x15GetTransactionRequest\x12\x10\n" +
 	"\x03txn\x18\x01 \x01(\tR\x03txn\"S\n" +
 	"\x16GetTransactionResponse\x129\n" +

@@ -40,12 +40,13 @@ type TransactionsClient interface {
 	Commit(ctx context.Context, in *CommitRequest, opts ...grpc.CallOption) (*CommitResponse, error)
 	// Outcome asks; an unknown transaction is aborted by the question.
 	Outcome(ctx context.Context, in *OutcomeRequest, opts ...grpc.CallOption) (*OutcomeResponse, error)
-	// Abort decides against an undecided transaction.
+	// Abort decides against an undecided transaction. That of an epoch closes its generation; the members go back to
+	// the restore point.
 	Abort(ctx context.Context, in *AbortRequest, opts ...grpc.CallOption) (*AbortResponse, error)
 	// Resolve reports the proof of one branch.
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
 	GetTransaction(ctx context.Context, in *GetTransactionRequest, opts ...grpc.CallOption) (*GetTransactionResponse, error)
-	// ListTransactions lists hand-run transactions and, with in_doubt, the unfinished epochs beside them.
+	// ListTransactions lists hand-run transactions and, with in_doubt, epochs that are undecided or unfinished beside them.
 	ListTransactions(ctx context.Context, in *ListTransactionsRequest, opts ...grpc.CallOption) (*ListTransactionsResponse, error)
 }
 
@@ -139,12 +140,13 @@ type TransactionsServer interface {
 	Commit(context.Context, *CommitRequest) (*CommitResponse, error)
 	// Outcome asks; an unknown transaction is aborted by the question.
 	Outcome(context.Context, *OutcomeRequest) (*OutcomeResponse, error)
-	// Abort decides against an undecided transaction.
+	// Abort decides against an undecided transaction. That of an epoch closes its generation; the members go back to
+	// the restore point.
 	Abort(context.Context, *AbortRequest) (*AbortResponse, error)
 	// Resolve reports the proof of one branch.
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
 	GetTransaction(context.Context, *GetTransactionRequest) (*GetTransactionResponse, error)
-	// ListTransactions lists hand-run transactions and, with in_doubt, the unfinished epochs beside them.
+	// ListTransactions lists hand-run transactions and, with in_doubt, epochs that are undecided or unfinished beside them.
 	ListTransactions(context.Context, *ListTransactionsRequest) (*ListTransactionsResponse, error)
 	mustEmbedUnimplementedTransactionsServer()
 }

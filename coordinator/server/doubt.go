@@ -1,0 +1,252 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/coordinator/wire"
+	"github.com/unisink/unisink/internal/grpcerr"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// doubt reads what is in doubt for people: undecided and unfinished kept apart, each with its age, who
+// blocks it and what happens next. It reads this node's state and never the log.
+type doubt struct {
+	s      *Server
+	now    time.Time
+	living map[ledger.ScopeID]Living
+}
+
+func (s *Server) newDoubt(now time.Time) *doubt {
+	return &doubt{s: s, now: now, living: map[ledger.ScopeID]Living{}}
+}
+
+func (d *doubt) of(id ledger.ScopeID) Living {
+	l, asked := d.living[id]
+	if !asked {
+		l = d.s.c.Sessions.Living(id)
+		d.living[id] = l
+	}
+	return l
+}
+
+// undecided epochs are the leader's open rounds, scope by scope.
+func (d *doubt) undecided() (out []*unisinkv1.Transaction) {
+	var scopes []ledger.ScopeID
+	d.s.c.Node.View(func(m *ledger.Machine) { scopes = m.Scopes() })
+	for _, id := range scopes {
+		for _, r := range d.of(id).Rounds {
+			out = append(out, d.round(id, r))
+		}
+	}
+	return out
+}
+
+func (d *doubt) round(id ledger.ScopeID, r LivingRound) *unisinkv1.Transaction {
+	t := &unisinkv1.Transaction{
+		Txn: string(ledger.EpochTxn(id, r.Epoch)), Outcome: unisinkv1.Outcome_OUTCOME_PENDING, Scope: wire.FromScope(id), Epoch: wire.FromEpoch(r.Epoch),
+		BegunAtMs: d.now.Add(-r.Age).UnixMilli(), AgeMs: r.Age.Milliseconds(), LeftMs: max(r.Left, 0).Milliseconds(),
+	}
+	for _, name := range r.Missing {
+		t.BlockedBy = append(t.BlockedBy, d.member(id, name))
+	}
+	if len(r.Missing) == 0 {
+		t.Next = "every member has voted; the decision is being written"
+		return t
+	}
+	t.Next = fmt.Sprintf("waits for votes; in %s the generation is closed and its members roll back", max(r.Left, 0).Round(time.Second))
+	return t
+}
+
+// member says who a member is and, where the leader knows, what it waits for.
+func (d *doubt) member(id ledger.ScopeID, name string) string {
+	for _, m := range d.of(id).Members {
+		if m.Name == name && m.WaitingFor != "" {
+			return "member " + name + " (" + m.WaitingFor + ")"
+		}
+	}
+	return "member " + name
+}
+
+// unfinished epochs, oldest decision of each scope first.
+func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
+	type found struct {
+		scope ledger.ScopeID
+		epoch ledger.EpochRecord
+	}
+	var all []found
+	d.s.c.Node.View(func(m *ledger.Machine) {
+		seen := map[ledger.TxnID]bool{}
+		for _, u := range m.Outstanding().Unfinished {
+			if u.Scope.Pipeline == "" || seen[u.Txn] || len(all) == limit {
+				continue
+			}
+			seen[u.Txn] = true
+			if e, ok := m.Epoch(u.Scope, u.Epoch); ok {
+				all = append(all, found{u.Scope, e})
+			}
+		}
+	})
+	out := make([]*unisinkv1.Transaction, len(all))
+	for i, f := range all {
+		out[i] = d.epoch(f.scope, f.epoch)
+	}
+	return out
+}
+
+// byHand lists hand-run transactions, oldest first.
+func (d *doubt) byHand(inDoubt bool, limit int) []*unisinkv1.Transaction {
+	var all []ledger.Txn
+	d.s.c.Node.View(func(m *ledger.Machine) { all = m.Txns(inDoubt, limit) })
+	out := make([]*unisinkv1.Transaction, len(all))
+	for i, x := range all {
+		out[i] = d.hand(x)
+	}
+	return out
+}
+
+// find shows one transaction, decided or open; nil if nobody knows it.
+func (d *doubt) find(id ledger.TxnID) *unisinkv1.Transaction {
+	scope, epoch, isEpoch := id.Epoch()
+	var e ledger.EpochRecord
+	var x ledger.Txn
+	var found bool
+	d.s.c.Node.View(func(m *ledger.Machine) {
+		if isEpoch {
+			e, found = m.Epoch(scope, epoch)
+		} else {
+			x, found = m.Txn(id)
+		}
+	})
+	switch {
+	case found && isEpoch:
+		return d.epoch(scope, e)
+	case found:
+		return d.hand(x)
+	case isEpoch:
+		rounds := d.of(scope).Rounds
+		if i := slices.IndexFunc(rounds, func(r LivingRound) bool { return r.Epoch == epoch }); i >= 0 {
+			return d.round(scope, rounds[i])
+		}
+	}
+	return nil
+}
+
+func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {
+	t := epochTransaction(scope, e)
+	if e.ProvenAt != 0 {
+		return t
+	}
+	t.AgeMs = max(0, d.now.UnixMilli()-e.DecidedAt)
+	for i, b := range e.Branches {
+		if b.Proof.Verdict == 0 && b.Forced == "" {
+			t.Branches[i].Next = d.next(scope, b)
+			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.String())
+		}
+	}
+	t.Next = "each branch is committed again and again until it is proven"
+	return t
+}
+
+// next says who finishes a decided branch of an epoch.
+func (d *doubt) next(scope ledger.ScopeID, b ledger.Branch) string {
+	for _, m := range d.of(scope).Members {
+		if m.Name != b.ID.Member || !m.Attached {
+			continue
+		}
+		if m.WaitingFor != "" {
+			return "member " + m.Name + " finishes it: " + m.WaitingFor
+		}
+		return "member " + m.Name + " finishes it"
+	}
+	return d.s.absent(b.Handle)
+}
+
+func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
+	t := handTransaction(x)
+	if x.Outcome == ledger.Pending {
+		t.AgeMs = max(0, d.now.UnixMilli()-x.BegunAt)
+		t.LeftMs = max(0, x.Deadline-d.now.UnixMilli())
+		t.BlockedBy = []string{"its client, which has not committed it"}
+		t.Next = "aborted at its deadline unless its client commits it"
+		return t
+	}
+	if t.GetResolved() {
+		return t
+	}
+	t.AgeMs = max(0, d.now.UnixMilli()-x.DecidedAt)
+	for i, b := range x.Branches {
+		if b.Proof.Verdict == 0 && b.Forced == "" {
+			t.Branches[i].Next = d.s.absent(b.Handle)
+			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.Resource)
+		}
+	}
+	t.Next = "its client, or a resolver, finishes each branch by its handle"
+	return t
+}
+
+// absent says who finishes a branch whose own process is not there.
+func (s *Server) absent(h ledger.Handle) string {
+	if h.Kind == "" {
+		return "nobody holds it, and it has no handle: it was announced and never prepared"
+	}
+	return fmt.Sprintf("nobody holds it: the next process of its member, or a resolver that reaches %s %s, finishes it", h.Kind, h.Identity)
+}
+
+// abortEpoch closes the generation of an epoch that is not decided. A repeat is answered.
+func (t *transactions) abortEpoch(ctx context.Context, req *unisinkv1.AbortRequest, id ledger.ScopeID, epoch ledger.Epoch) (*unisinkv1.AbortResponse, error) {
+	if req.GetWhy() == "" {
+		return nil, invalid("say why epoch %s of scope %s is aborted; it is kept in the log", epoch, id)
+	}
+	out, newest, err := t.epochOutcome(ctx, id, epoch)
+	if err != nil {
+		return nil, err
+	}
+	if out == ledger.Pending {
+		if epoch.N > newest.Final+1 && !t.s.isOpen(id, epoch) {
+			return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, fmt.Sprintf("epoch %s of scope %s is not open; the next to be decided is %d.%d", epoch, id, newest.Generation, newest.Final+1), nil)
+		}
+		why := fmt.Sprintf("epoch %s aborted by %s: %s", epoch, strings.TrimSpace(req.GetMeta().GetActor()), req.GetWhy())
+		if _, err = t.s.propose(ctx, req.GetMeta(), ledger.CloseGeneration{Scope: id, Generation: epoch.Generation, Cause: why}); err != nil {
+			return nil, err
+		}
+		if out, _, err = t.epochOutcome(ctx, id, epoch); err != nil {
+			return nil, err
+		}
+	}
+	if out == ledger.Committed {
+		return nil, grpcerr.New(codes.FailedPrecondition, grpcerr.Contradicts,
+			fmt.Sprintf("epoch %s of scope %s is committed, which nothing can change; `unisink txn show %s` says what is left to finish", epoch, id, req.GetTxn()), nil)
+	}
+	return &unisinkv1.AbortResponse{Outcome: wire.FromOutcome(out)}, nil
+}
+
+func (s *Server) isOpen(id ledger.ScopeID, epoch ledger.Epoch) bool {
+	return slices.ContainsFunc(s.c.Sessions.Living(id).Rounds, func(r LivingRound) bool { return r.Epoch == epoch })
+}
+
+// epochOutcome is read through the log.
+func (t *transactions) epochOutcome(ctx context.Context, id ledger.ScopeID, epoch ledger.Epoch) (out ledger.Outcome, newest ledger.GenerationRecord, err error) {
+	if err := t.s.c.Node.Barrier(ctx); err != nil {
+		return 0, newest, t.s.proposalError(err)
+	}
+	found := false
+	t.s.c.Node.View(func(m *ledger.Machine) {
+		newest, found = m.Newest(id)
+		out = m.EpochOutcome(id, epoch)
+	})
+	switch {
+	case !found:
+		return 0, newest, grpcerr.New(codes.NotFound, grpcerr.NotFound, fmt.Sprintf("scope %s has no generation", id), nil)
+	case epoch.Generation > newest.Generation:
+		return 0, newest, grpcerr.New(codes.NotFound, grpcerr.NotFound,
+			fmt.Sprintf("generation %d of scope %s was never opened, the newest is %d", epoch.Generation, id, newest.Generation), nil)
+	}
+	return out, newest, nil
+}
