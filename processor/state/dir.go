@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -177,6 +178,7 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 			ids = append(ids, id)
 		}
 	}
+	slices.Sort(ids) // file names, with their suffix, are in another order
 	return ids, nil
 }
 
