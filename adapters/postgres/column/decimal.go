@@ -94,7 +94,7 @@ func (d decimal) appendTo(dst []byte) []byte {
 	}
 	for i := range max(d.point, len(d.digits)) - min(d.point, 0) {
 		at := i + min(d.point, 0) // among the digits
-		if at == d.point || d.point <= 0 && i == 0 {
+		if at == d.point {
 			dst = append(dst, '.')
 		}
 		if at < 0 || at >= len(d.digits) {
