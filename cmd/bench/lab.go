@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,9 +13,9 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/child"
-	"github.com/unisink/unisink/internal/freeport"
 	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -37,10 +35,7 @@ type LabConfig struct {
 }
 
 func (c LabConfig) validate() error {
-	if c.Nodes != 1 && c.Nodes != 3 {
-		return fmt.Errorf("%d nodes: give 1 or 3", c.Nodes)
-	}
-	return nil
+	return group.CheckNodes(c.Nodes)
 }
 
 // lab is broker and coordinator group, each process its own.
@@ -50,16 +45,10 @@ type lab struct {
 	crew    *child.Crew
 	cluster *services.KafkaCluster // nil: the user's own
 	brokers []string
-	nodes   []*node
-	client  *participant.Client
+	group   *group.Group
+	client  *participant.Client // the group's
 	admin   *kafka.Admin
 	tag     string // tells this run's topics and pipelines from those of others on the same brokers
-}
-
-type node struct {
-	id           string
-	client, raft string
-	proc         *child.Process
 }
 
 // inLab runs f with everything started. Whatever happens, no process is left, and no temporary directory.
@@ -82,9 +71,7 @@ func inLab(ctx context.Context, c LabConfig, f func(l *lab) error) (err error) {
 }
 
 func (l *lab) close() error {
-	if l.client != nil {
-		_ = l.client.Close() // nothing is under way on it
-	}
+	l.group.Close()
 	if l.admin != nil {
 		l.admin.Close()
 	}
@@ -116,107 +103,14 @@ func (l *lab) start(ctx context.Context) (err error) {
 		return err
 	}
 	l.say("starting %d coordinator nodes", l.c.Nodes)
-	for i := range l.c.Nodes {
-		if err := l.addNode(fmt.Sprintf("n%d", i+1)); err != nil {
-			return err
-		}
-	}
-	for _, n := range l.nodes {
-		if err := l.awaitPort(ctx, n); err != nil {
-			return err
-		}
-	}
-	if l.client, err = newClient(l.coordinators()...); err != nil {
+	if l.group, err = group.Start(ctx, group.Config{Exe: l.c.Exe, Nodes: l.c.Nodes, Dir: l.dir, Crew: l.crew}); err != nil {
 		return err
 	}
-	return l.bootstrap(ctx)
-}
-
-func (l *lab) addNode(id string) (err error) {
-	n := &node{id: id}
-	if n.client, err = freeport.Loopback(); err != nil {
-		return err
-	}
-	if n.raft, err = freeport.Loopback(); err != nil {
-		return err
-	}
-	l.nodes = append(l.nodes, n)
-	return l.startNode(n)
-}
-
-func (l *lab) startNode(n *node) (err error) {
-	n.proc, err = l.crew.Start(child.Spec{
-		Name: "node " + n.id, Path: l.c.Exe, Log: filepath.Join(l.dir, n.id+".log"),
-		Args: []string{"serve", "--node", n.id, "--data", filepath.Join(l.dir, n.id), "--client", n.client, "--raft", n.raft, "--log-level", "warn"},
-	})
-	return err
-}
-
-func (l *lab) coordinators() []string {
-	out := make([]string, len(l.nodes))
-	for i, n := range l.nodes {
-		out[i] = n.client
-	}
-	return out
-}
-
-func newClient(addresses ...string) (*participant.Client, error) {
-	return participant.NewClient(participant.ClientConfig{Coordinators: addresses, Actor: "bench", Logger: slog.New(slog.DiscardHandler)})
-}
-
-const startWait = 20 * time.Second
-
-func (l *lab) awaitPort(ctx context.Context, n *node) error {
-	ctx, cancel := context.WithTimeout(ctx, startWait)
-	defer cancel()
-	for {
-		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", n.client)
-		if err == nil {
-			return conn.Close()
-		}
-		if !n.proc.Alive() {
-			return fmt.Errorf("node %s ended before it answered: %w\n%s", n.id, n.proc.Err(), l.tail(n.id))
-		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
-			return fmt.Errorf("node %s does not answer at %s: %w\n%s", n.id, n.client, err, l.tail(n.id))
-		}
-	}
-}
-
-func (l *lab) bootstrap(ctx context.Context) error {
-	cl, err := newClient(l.nodes[0].client)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = cl.Close() }() // nothing is under way on it
-	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: fmt.Sprintf("bench%d", time.Now().UnixMilli())}
-	for _, n := range l.nodes {
-		req.Nodes = append(req.Nodes, &unisinkv1.Node{Id: n.id, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
-	}
-	if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
-		return fmt.Errorf("bootstrap the group: %w", err)
-	}
+	l.client = l.group.Client
 	return nil
 }
 
-// leader is the node that leads now.
-func (l *lab) leader(ctx context.Context) (*node, error) {
-	ctx, cancel := context.WithTimeout(ctx, startWait)
-	defer cancel()
-	for {
-		st, err := l.client.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
-		if err == nil {
-			for _, n := range l.nodes {
-				if n.id == st.GetLeader() && n.proc.Alive() {
-					return n, nil
-				}
-			}
-		}
-		if serr := sleep(ctx, 50*time.Millisecond); serr != nil {
-			return nil, fmt.Errorf("the group has no leader: %w", errors.Join(serr, err))
-		}
-	}
-}
+func (l *lab) coordinators() []string { return l.group.Addresses() }
 
 // name tells a topic or pipeline from those of other runs.
 func (l *lab) name(base string) string { return base + "-" + l.tag }
@@ -324,14 +218,7 @@ func (l *lab) desire(ctx context.Context, pipeline string, state unisinkv1.Desir
 }
 
 // tail is the end of a process's log.
-func (l *lab) tail(name string) string {
-	text, err := os.ReadFile(filepath.Join(l.dir, name+".log"))
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-5):], "\n")
-}
+func (l *lab) tail(name string) string { return group.Tail(filepath.Join(l.dir, name+".log")) }
 
 // sleep waits unless ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {

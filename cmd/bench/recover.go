@@ -243,21 +243,21 @@ func (r *recovery) strike(ctx context.Context, event string) (mend func() error,
 		}
 		return zombie, r.startWorker()
 	case EventLeader:
-		n, err := r.lab.leader(ctx)
+		n, err := r.lab.group.Leader(ctx)
 		if err != nil {
 			return nil, err
 		}
 		r.eye.arm() // to find it took a moment
 		back := func() error {
-			if err := r.lab.startNode(n); err != nil {
+			if err := r.lab.group.StartNode(n); err != nil {
 				return err
 			}
-			return r.lab.awaitPort(ctx, n)
+			return r.lab.group.Await(ctx, n)
 		}
-		if err := n.proc.Kill(); err != nil {
+		if err := n.Proc.Kill(); err != nil {
 			return nil, err
 		}
-		if len(r.lab.nodes) == 1 {
+		if len(r.lab.group.Nodes) == 1 {
 			return nil, back()
 		}
 		return back, nil

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/cmd/bench/group"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -27,11 +28,11 @@ type timeline struct {
 func (l *lab) watchEpochs(ctx context.Context, pipeline string) *timeline {
 	ctx, stop := context.WithCancel(ctx)
 	t := &timeline{decided: map[epochID]int64{}, stop: stop}
-	for _, n := range l.nodes {
+	for _, n := range l.group.Nodes {
 		t.work.Go(func() {
-			if err := t.follow(ctx, n.client, pipeline); err != nil && ctx.Err() == nil {
+			if err := t.follow(ctx, n.Client, pipeline); err != nil && ctx.Err() == nil {
 				t.mu.Lock()
-				t.failed = errors.Join(t.failed, fmt.Errorf("watch node %s: %w", n.id, err))
+				t.failed = errors.Join(t.failed, fmt.Errorf("watch node %s: %w", n.ID, err))
 				t.mu.Unlock()
 			}
 		})
@@ -40,7 +41,7 @@ func (l *lab) watchEpochs(ctx context.Context, pipeline string) *timeline {
 }
 
 func (t *timeline) follow(ctx context.Context, addr, pipeline string) error {
-	cl, err := newClient(addr)
+	cl, err := group.NewClient(addr)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,83 @@
+package group
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what the kernel knows of a process. It is known on Linux only.
+type Usage struct {
+	CPU       time.Duration // user and kernel, since its start; in steps of 10 ms
+	RSS, Peak int64         // bytes resident, now and at most
+	Written   int64         // bytes that it has caused to be written to storage
+}
+
+// ticks of the kernel's clock per second, as /proc tells times on every Linux of today.
+const ticks = 100
+
+// UsageOf reads a process's usage; 0 is this process.
+func UsageOf(pid int) (u Usage, err error) {
+	dir := "/proc/self"
+	if pid != 0 {
+		dir = "/proc/" + strconv.Itoa(pid)
+	}
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return u, fmt.Errorf("read what a process uses: %w", err)
+	}
+	// The second field is the program's name in parentheses, which may hold spaces.
+	f := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(f) < 13 {
+		return u, fmt.Errorf("read what a process uses: %s/stat has %d fields", dir, len(f))
+	}
+	user, err1 := strconv.ParseInt(f[11], 10, 64)
+	system, err2 := strconv.ParseInt(f[12], 10, 64)
+	u.CPU = time.Duration(user+system) * time.Second / ticks
+	rss, err3 := numberIn(dir+"/status", "VmRSS:")
+	peak, err4 := numberIn(dir+"/status", "VmHWM:")
+	u.RSS, u.Peak = rss<<10, peak<<10
+	var err5 error
+	u.Written, err5 = numberIn(dir+"/io", "write_bytes:")
+	return u, errors.Join(err1, err2, err3, err4, err5)
+}
+
+// numberIn finds the number behind a word at the beginning of a line.
+func numberIn(path, word string) (int64, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, fmt.Errorf("read what a process uses: %w", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) >= 2 && f[0] == word {
+			return strconv.ParseInt(f[1], 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("read what a process uses: %s has no %s", path, word)
+}
+
+// DirBytes is how much the files below a directory hold. What goes while it looks is not counted.
+func DirBytes(dir string) (n int64, err error) {
+	err = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			n += info.Size()
+		}
+		return err
+	})
+	return n, err
+}
