@@ -44,7 +44,8 @@ func needsLeader(method string) bool {
 		unisinkv1.Cluster_ReplaceNode_FullMethodName, unisinkv1.Cluster_Transfer_FullMethodName:
 		return true
 	}
-	return strings.HasPrefix(method, "/unisink.v1.Pipelines/") || strings.HasPrefix(method, "/unisink.v1.Transactions/")
+	return strings.HasPrefix(method, "/unisink.v1.Pipelines/") || strings.HasPrefix(method, "/unisink.v1.Transactions/") ||
+		strings.HasPrefix(method, "/unisink.v1.Resolution/")
 }
 
 // unary answers here on the leader, and elsewhere hands the call on.

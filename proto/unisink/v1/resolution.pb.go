@@ -579,11 +579,14 @@ func (x *ListDutiesResponse) GetNowMs() int64 {
 
 // Found is one prepared thing, as a listing shows it.
 type Found struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Namespace     string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Incarnation   uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
-	Branch        *BranchRef             `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
-	Handle        *Handle                `protobuf:"bytes,4,opt,name=handle,proto3" json:"handle,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Incarnation uint64                 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	Branch      *BranchRef             `protobuf:"bytes,3,opt,name=branch,proto3" json:"branch,omitempty"`
+	Handle      *Handle                `protobuf:"bytes,4,opt,name=handle,proto3" json:"handle,omitempty"`
+	// When it was prepared or begun, by the resource's clock; 0: not known. Where names do not carry the epoch (n is
+	// 0), it tells what was begun after every decision whose list was retired.
+	SinceMs       int64 `protobuf:"varint,5,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +647,13 @@ func (x *Found) GetHandle() *Handle {
 		return x.Handle
 	}
 	return nil
+}
+
+func (x *Found) GetSinceMs() int64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
 }
 
 type Judgement struct {
@@ -1703,12 +1713,13 @@ const file_unisink_v1_resolution_proto_rawDesc = "" +
 	"\x06duties\x18\x03 \x03(\v2\x10.unisink.v1.DutyR\x06duties\x12-\n" +
 	"\x06sweeps\x18\x04 \x03(\v2\x15.unisink.v1.SweepDutyR\x06sweeps\x12*\n" +
 	"\x11sweep_interval_ms\x18\x05 \x01(\x03R\x0fsweepIntervalMs\x12\x15\n" +
-	"\x06now_ms\x18\x06 \x01(\x03R\x05nowMs\"\xa2\x01\n" +
+	"\x06now_ms\x18\x06 \x01(\x03R\x05nowMs\"\xbd\x01\n" +
 	"\x05Found\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12-\n" +
 	"\x06branch\x18\x03 \x01(\v2\x15.unisink.v1.BranchRefR\x06branch\x12*\n" +
-	"\x06handle\x18\x04 \x01(\v2\x12.unisink.v1.HandleR\x06handle\"O\n" +
+	"\x06handle\x18\x04 \x01(\v2\x12.unisink.v1.HandleR\x06handle\x12\x19\n" +
+	"\bsince_ms\x18\x05 \x01(\x03R\asinceMs\"O\n" +
 	"\tJudgement\x120\n" +
 	"\bsentence\x18\x01 \x01(\x0e2\x14.unisink.v1.SentenceR\bsentence\x12\x10\n" +
 	"\x03why\x18\x02 \x01(\tR\x03why\"7\n" +

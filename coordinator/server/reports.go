@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// reports are what resolvers told last, in the leader's memory: what nobody tells again is forgotten.
+type reports struct {
+	mu  sync.Mutex // guards all; held for memory only
+	all map[string]report
+}
+
+type report struct {
+	*unisinkv1.ReportRequest
+	until time.Time
+}
+
+const (
+	leastReport, mostReport = 100 * time.Millisecond, time.Hour
+	// silence is how many of its intervals a resolver may say nothing.
+	silence = 3
+)
+
+// add takes a report in; a later one of the same resolver takes its place.
+func (r *reports) add(q *unisinkv1.ReportRequest, now time.Time) {
+	every := time.Duration(q.GetIntervalMs()) * time.Millisecond
+	every = min(max(every, leastReport), mostReport)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]report{}
+	}
+	r.all[q.GetResolver()] = report{q, now.Add(silence * every)}
+	maps.DeleteFunc(r.all, func(_ string, o report) bool { return now.After(o.until) })
+}
+
+// list returns what is remembered, by resolver.
+func (r *reports) list(now time.Time) []*unisinkv1.ReportRequest {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.all, func(_ string, o report) bool { return now.After(o.until) })
+	out := make([]*unisinkv1.ReportRequest, 0, len(r.all))
+	for _, name := range slices.Sorted(maps.Keys(r.all)) {
+		out = append(out, r.all[name].ReportRequest)
+	}
+	return out
+}
+
+// Report takes in what a resolver reaches and tries.
+func (r *resolution) Report(_ context.Context, req *unisinkv1.ReportRequest) (*unisinkv1.ReportResponse, error) {
+	if req.GetResolver() == "" {
+		return nil, invalid("a report needs the resolver's name")
+	}
+	r.reports.add(req, time.Now())
+	return &unisinkv1.ReportResponse{}, nil
+}
+
+// ListResources shows what the ledger and the resolvers know of each resource. It is for people, and reads what
+// this node has applied.
+func (r *resolution) ListResources(context.Context, *unisinkv1.ListResourcesRequest) (*unisinkv1.ListResourcesResponse, error) {
+	t := table{rows: map[resource]*unisinkv1.ResourceStatus{}, now: time.Now().UnixMilli(), alive: r.s.living()}
+	var uses []ledger.ResourceUse
+	var out ledger.Outstanding
+	r.s.c.Node.View(func(m *ledger.Machine) { uses, out = m.ResourceUses(), m.Outstanding() })
+	t.used(uses)
+	t.outstanding(uses, out)
+	resolvers := r.reports.list(time.Now())
+	for _, q := range resolvers {
+		t.reported(q)
+	}
+	return &unisinkv1.ListResourcesResponse{Resources: t.list(), Resolvers: resolvers}, nil
+}
+
+// table gathers what is known of each resource.
+type table struct {
+	rows  map[resource]*unisinkv1.ResourceStatus
+	now   int64
+	alive func(ledger.ScopeID, string) LivingMember
+}
+
+func (t *table) row(r resource) *unisinkv1.ResourceStatus {
+	if t.rows[r] == nil {
+		t.rows[r] = &unisinkv1.ResourceStatus{Resource: &unisinkv1.ResourceRef{Kind: r.kind, Identity: r.identity}}
+	}
+	return t.rows[r]
+}
+
+// used enters who uses what; a resource that no generation was opened with yet has no identity.
+func (t *table) used(uses []ledger.ResourceUse) {
+	for _, u := range uses {
+		row := t.row(resource{u.Kind, u.Identity})
+		row.UsedBy = append(row.UsedBy, fmt.Sprintf("%s %s %s", u.Scope, u.ID.Member, u.ID.Resource))
+		who := fmt.Sprintf("%s %s", u.Scope, u.ID.Member)
+		if t.alive(u.Scope, u.ID.Member).Attached && !slices.Contains(row.GetHeldBy(), who) {
+			row.HeldBy = append(row.HeldBy, who)
+		}
+	}
+}
+
+func (t *table) outstanding(uses []ledger.ResourceUse, out ledger.Outstanding) {
+	is := map[place]resource{}
+	for _, u := range uses {
+		is[place{u.Scope, u.ID}] = resource{u.Kind, u.Identity}
+	}
+	for _, u := range out.Unfinished {
+		if u.Handle.Name == "" {
+			continue // announced and aborted: the ledger does not know in what resource
+		}
+		row := t.row(resource{u.Handle.Kind, u.Handle.Identity})
+		row.Unfinished++
+		row.OldestUnfinishedMs = max(row.GetOldestUnfinishedMs(), t.now-u.Since)
+	}
+	for _, d := range out.Debts {
+		row := t.row(is[place{d.Scope, d.Branch}])
+		row.Debts++
+		row.OldestDebtMs = max(row.GetOldestDebtMs(), t.now-d.Since)
+	}
+}
+
+// reported enters what a resolver sees. Of several the newest listing counts, and every trouble.
+func (t *table) reported(q *unisinkv1.ReportRequest) {
+	for _, x := range q.GetResources() {
+		row := t.row(resource{x.GetResource().GetKind(), x.GetResource().GetIdentity()})
+		row.Resolvers = append(row.Resolvers, q.GetResolver())
+		if row.GetText() == "" {
+			row.Text = x.GetText()
+		}
+		if x.GetListedAtMs() > row.GetListedAtMs() {
+			row.ListedAtMs, row.Prepared, row.OldestPreparedMs = x.GetListedAtMs(), x.GetPrepared(), x.GetOldestPreparedMs()
+		}
+		if x.GetTrouble() != "" {
+			row.Trouble = strings.TrimPrefix(row.GetTrouble()+"; "+q.GetResolver()+": "+x.GetTrouble(), "; ")
+		}
+	}
+}
+
+func (t *table) list() []*unisinkv1.ResourceStatus {
+	out := make([]*unisinkv1.ResourceStatus, 0, len(t.rows))
+	for _, row := range t.rows {
+		out = append(out, row)
+	}
+	slices.SortFunc(out, func(a, b *unisinkv1.ResourceStatus) int {
+		return strings.Compare(a.GetResource().GetKind()+" "+a.GetResource().GetIdentity(), b.GetResource().GetKind()+" "+b.GetResource().GetIdentity())
+	})
+	return out
+}
