@@ -184,13 +184,8 @@ func (d *Dir) List(ctx context.Context, prefix string) ([]string, error) {
 
 // file is the path of a part; ids that could leave the directory are refused.
 func (d *Dir) file(id string) (string, error) {
-	ok := id != "" && len(id) <= 200 && id[0] != '.'
-	for _, c := range []byte(id) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		ok = ok && (letter || c == '-' || c == '_' || c == '.' || c == '~')
-	}
-	if !ok {
-		return "", fmt.Errorf("%q is no id of a state part", id)
+	if err := CheckID(id); err != nil {
+		return "", err
 	}
 	return filepath.Join(d.path, id+partSuffix), nil
 }

@@ -3,6 +3,7 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // ErrNoPart says that a store has no part of that id.
@@ -23,4 +24,18 @@ type Store interface {
 	Delete(ctx context.Context, id string) error
 	// List returns the ids that begin with a prefix, sorted.
 	List(ctx context.Context, prefix string) ([]string, error)
+}
+
+// CheckID refuses what is no id of a part: one that is empty, longer than 200 bytes, begins with a '.', or holds a
+// character that it may not.
+func CheckID(id string) error {
+	ok := id != "" && len(id) <= 200 && id[0] != '.'
+	for _, c := range []byte(id) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		ok = ok && (letter || c == '-' || c == '_' || c == '.' || c == '~')
+	}
+	if !ok {
+		return fmt.Errorf("%q is no id of a state part", id)
+	}
+	return nil
 }
