@@ -3,9 +3,14 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/unisink/unisink/participant"
 )
@@ -20,41 +25,257 @@ type rowWriter interface {
 // Branch is the database's share of one transaction. One goroutine uses it at a time.
 type Branch struct {
 	d    *Database
+	t    *tenure
 	name participant.BranchName
+	gid  string
 	rows rowWriter // nil until a table writer sets it
+
+	turn chan struct{} // holds one token while a call is at work; Open and Close wait for it
+	tx   transaction   // of whoever holds the turn
+
+	mu     sync.Mutex // guards what follows; held for memory only
+	cancel context.CancelCauseFunc
+	failed error // the first error of a write: the vote is No
+	vote   *participant.Vote
+	ended  error // dropped: why
+	asking *asking
 }
 
-var errNotYet = errors.New("not built yet")
+// transaction is a branch's own transaction in the database.
+type transaction struct {
+	conn    *pgxpool.Conn // nil before the first statement and after the end
+	pid     string        // of the backend
+	changed bool          // something was surely written, so it has an id
+	dirty   bool          // a user's statements ran in the session
+	asked   bool          // PREPARE TRANSACTION, or staged mode's COMMIT, was sent
+	xid     string
+	tables  []string // for handles
+	moves   []Move   // staged mode
+	ord     int64    // rows staged
+}
+
+func newBranch(d *Database, t *tenure, name participant.BranchName) *Branch {
+	return &Branch{d: d, t: t, name: name, gid: name.String(), turn: make(chan struct{}, 1)}
+}
 
 // Exec runs one statement of SQL in the branch's transaction and returns the number of rows it changed.
-// The transaction begins with the first statement. An error makes Prepare answer No. Mode Prepared only.
+// The transaction begins with the first statement. An error makes Prepare answer No. The statement may
+// not end the transaction. Mode Prepared only.
 func (b *Branch) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	tag, err := b.exec(ctx, sql, args...)
-	return tag.RowsAffected(), err
+	tag, err := b.run(ctx, true, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
+		if len(args) == 0 {
+			args = append(args, pgx.QueryExecModeExec) // one statement, not a script
+		}
+		return c.Exec(ctx, sql, args...)
+	})
+	if err != nil {
+		return 0, err
+	}
+	word, _, _ := strings.Cut(tag.String(), " ")
+	chained := word == "ROLLBACK" && strings.Contains(strings.ToLower(sql), "chain")
+	if word == "COMMIT" || chained || tag.String() == "PREPARE TRANSACTION" {
+		err := fmt.Errorf("write %s: the statement ended the branch's transaction, which is Prepare's to do: %w", b.gid, participant.ErrBug)
+		b.fail(err)
+		return 0, err
+	}
+	return tag.RowsAffected(), nil
 }
 
 // exec is Exec for statements of our own, which leave nothing in the session.
-func (b *Branch) exec(context.Context, string, ...any) (pgconn.CommandTag, error) {
-	return pgconn.CommandTag{}, errNotYet
+func (b *Branch) exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
+	return b.run(ctx, false, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) { return c.Exec(ctx, sql, args...) })
 }
 
 // copyFrom copies rows into a table in the branch's transaction. Mode Prepared only.
-func (b *Branch) copyFrom(context.Context, pgx.Identifier, []string, pgx.CopyFromSource) (int64, error) {
-	return 0, errNotYet
+func (b *Branch) copyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
+	tag, err := b.run(ctx, false, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
+		n, err := c.CopyFrom(ctx, table, columns, rows)
+		return pgconn.NewCommandTag(fmt.Sprintf("COPY %d", n)), err
+	})
+	return tag.RowsAffected(), err
 }
 
-// stage appends rows of one table, in order, to the staging table. Each row is a JSON object with the
-// names of m's columns, of which a deletion needs the key only; values are in PostgreSQL's own text
-// form or JSON's. ops has one Op per row, or is nil when all are OpPut. Mode Staged only.
-func (b *Branch) stage(context.Context, Move, []Op, [][]byte) error { return errNotYet }
+// wrote names a table for the handle's text.
+func (b *Branch) wrote(table string) {
+	for _, t := range b.tx.tables {
+		if t == table {
+			return
+		}
+	}
+	b.tx.tables = append(b.tx.tables, table)
+}
 
-// fail keeps the first error of a write: the vote is then No.
-func (b *Branch) fail(error) {}
+// run has one statement run in the transaction, which it begins if need be.
+func (b *Branch) run(ctx context.Context, theirs bool, do func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error)) (pgconn.CommandTag, error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	defer leave()
+	if err := b.usable(theirs); err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	if b.tx.conn == nil {
+		if err := b.open(ctx); err != nil {
+			b.fail(err)
+			return pgconn.CommandTag{}, err
+		}
+	}
+	b.tx.dirty = b.tx.dirty || theirs
+	c := b.tx.conn.Conn()
+	watch := b.watch(ctx)
+	tag, err := do(ctx, c)
+	if blockers := watch(); blockers != "" && isCode(err, codeLockNotAvailable) {
+		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
+	}
+	if err == nil && c.PgConn().TxStatus() != 'T' {
+		err = fmt.Errorf("the statement ended the branch's transaction, which is Prepare's to do: %w", participant.ErrBug)
+	}
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", b.gid, err)
+		b.fail(err)
+		return tag, err
+	}
+	b.tx.changed = b.tx.changed || !tag.Select() && tag.RowsAffected() > 0
+	return tag, nil
+}
 
-// Prepare implements participant.Branch.
-func (b *Branch) Prepare(context.Context) (participant.Vote, error) {
-	return participant.Vote{}, errNotYet
+// usable says why nothing can be written.
+func (b *Branch) usable(theirs bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.vote != nil || b.tx.asked:
+		return fmt.Errorf("write to %s after its vote: %w", b.gid, participant.ErrBug)
+	case b.failed != nil:
+		return fmt.Errorf("write to %s, which has failed before: %w", b.gid, b.failed)
+	case theirs && b.d.o.Mode == Staged:
+		return fmt.Errorf("write to %s: in staged mode rows are staged, and no SQL of one's own can be: %w", b.gid, participant.ErrMisconfigured)
+	}
+	return nil
+}
+
+// open begins the transaction and takes its place under the fence: the shared lock first, then, in a
+// second statement, the row. Whoever raised the row before the second statement is seen by it; whoever
+// raises it later sees the lock. One round trip.
+func (b *Branch) open(ctx context.Context) error {
+	conn, err := b.d.acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("begin %s: %w", b.gid, err)
+	}
+	steps := append(b.d.begin(), b.t.lock(), b.t.read())
+	got, err := b.d.pipeline(ctx, conn.Conn(), steps)
+	if err != nil {
+		b.d.giveBack(ctx, conn)
+		return fmt.Errorf("begin %s: %w", b.gid, classed(err))
+	}
+	b.tx.pid = got[len(got)-2].one()
+	if err := b.t.check(got[len(got)-1]); err != nil {
+		b.d.giveBack(ctx, conn)
+		return fmt.Errorf("begin %s: %w", b.gid, err)
+	}
+	b.tx.conn = conn
+	return nil
+}
+
+// giveBack returns a connection whose transaction, if any, is rolled back.
+func (d *Database) giveBack(ctx context.Context, conn *pgxpool.Conn) {
+	c := conn.Conn()
+	if !c.IsClosed() && c.PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		if _, err := c.Exec(ctx, "ROLLBACK"); err != nil {
+			_ = c.Close(ctx) // the server rolls back what its client has left
+		}
+	}
+	conn.Release() // what is closed or still in a transaction is not used again
+}
+
+// patience is how long a rollback may take before its connection is closed instead.
+const patience = 5 * time.Second
+
+// drop ends the transaction without a trace. Whoever holds the turn.
+func (b *Branch) drop(ctx context.Context, theirs bool) {
+	conn := b.tx.conn
+	if conn == nil {
+		return
+	}
+	b.tx.conn = nil
+	if theirs && !b.d.o.Pooler && !conn.Conn().IsClosed() {
+		_ = conn.Conn().Close(context.WithoutCancel(ctx)) // its settings are nobody else's
+	}
+	b.d.giveBack(ctx, conn)
+}
+
+// errDropped is the cause of ended branches.
+var errDropped = errors.New("the branch was dropped")
+
+// enter waits for the branch's turn. The context ends when the branch is dropped.
+func (b *Branch) enter(ctx context.Context) (context.Context, func(), error) {
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended != nil {
+		cancel(b.ended)
+		<-b.turn
+		return nil, nil, fmt.Errorf("branch %s has ended: %w", b.gid, b.ended)
+	}
+	b.cancel = cancel
+	return ctx, func() {
+		b.mu.Lock()
+		b.cancel = nil
+		b.mu.Unlock()
+		cancel(nil)
+		<-b.turn
+	}, nil
+}
+
+// end drops the branch, cutting short what is at work in it. It does nothing to one that has voted yes,
+// and reports that.
+func (b *Branch) end(ctx context.Context, why error) (prepared bool) {
+	b.mu.Lock()
+	if b.vote != nil && b.vote.Kind == participant.Yes {
+		b.mu.Unlock()
+		return true
+	}
+	if b.ended == nil {
+		b.ended = why
+	}
+	if b.cancel != nil {
+		b.cancel(why)
+	}
+	b.mu.Unlock()
+	b.turn <- struct{}{} // soon: its context has ended
+	b.drop(ctx, b.tx.dirty)
+	<-b.turn
+	b.d.forget(b)
+	return false
 }
 
 // Discard drops a branch that was not prepared.
-func (b *Branch) Discard(context.Context) error { return errNotYet }
+func (b *Branch) Discard(ctx context.Context) error {
+	if b.end(ctx, errDropped) {
+		return fmt.Errorf("discard %s: %w", b.gid, participant.ErrPrepared)
+	}
+	return nil
+}
+
+// fail keeps the first error of a write: the vote is then No.
+func (b *Branch) fail(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.failed == nil {
+		b.failed = err
+	}
+}
+
+func (b *Branch) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}

@@ -148,7 +148,7 @@ func (s *PostgresServer) start(ctx context.Context) error {
 	}
 	settings := map[string]string{
 		"port": port, "listen_addresses": "127.0.0.1", "unix_socket_directories": "",
-		"max_prepared_transactions": "64",
+		"max_connections": "300", "max_prepared_transactions": "256",
 	}
 	maps.Copy(settings, s.cfg.Settings)
 	args := []string{"-D", s.data()}
