@@ -2,6 +2,7 @@ package participanttest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ func (m *Memory) Rollback(ctx context.Context, h participant.Handle) (participan
 
 func (m *Memory) finish(ctx context.Context, call Call, h participant.Handle, want participant.Verdict) (participant.Proof, error) {
 	var proof participant.Proof
+	if m.store.broken == deadlineAborts && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		want, ctx = participant.RolledBack, context.WithoutCancel(ctx)
+	}
 	err := m.around(ctx, call, h.Name, func() error {
 		m.store.mu.Lock()
 		defer m.store.mu.Unlock()
@@ -49,7 +53,7 @@ func (m *Memory) finish(ctx context.Context, call Call, h participant.Handle, wa
 		return err
 	})
 	if err != nil {
-		return participant.Proof{}, err
+		return m.store.misled(want, err)
 	}
 	return proof, nil
 }
@@ -57,6 +61,9 @@ func (m *Memory) finish(ctx context.Context, call Call, h participant.Handle, wa
 // bring ends a prepared branch, or tells how it ended. Called with mu held.
 func (s *Store) bring(h participant.Handle, want participant.Verdict) (participant.Proof, error) {
 	p := s.prepared[h.Name]
+	if p == nil && s.form.forgetful {
+		return participant.Proof{Verdict: want, Evidence: "the call succeeded", Asserted: true}, nil
+	}
 	if p == nil {
 		switch ended, ok := s.markers[h.Name]; {
 		case ok && s.broken == repeatsWrite && ended == participant.Committed && want == participant.Committed:
@@ -66,13 +73,18 @@ func (s *Store) bring(h participant.Handle, want participant.Verdict) (participa
 			return participant.Proof{Verdict: ended, Evidence: "marker of " + h.Name}, nil
 		case want == participant.RolledBack && s.broken != unknownFails:
 			return participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing prepared as " + h.Name}, nil
+		case s.broken == absenceProves:
+			return participant.Proof{Verdict: participant.Committed, Evidence: "nothing left to do"}, nil
 		}
 		return participant.Proof{}, fmt.Errorf("%s is neither prepared nor finished", h.Name)
 	}
 	delete(s.prepared, h.Name)
+	if s.broken == marksLate {
+		s.pause()
+	}
 	if want == participant.Committed {
 		if s.broken != visibleEarly {
-			s.committed = append(s.committed, p.records...)
+			s.committed = append(s.committed, s.spoilt(p)...)
 		}
 		s.trail = append(s.trail, "commit "+p.name.String())
 		s.changed(Change{Call: CallCommit, Name: p.name, Handle: h.Name, Records: slices.Clone(p.records)})
@@ -83,10 +95,10 @@ func (s *Store) bring(h participant.Handle, want participant.Verdict) (participa
 			s.committed = append(s.committed, p.records...)
 		}
 	}
-	if s.broken != noMarkers {
+	if s.broken != noMarkers && !s.form.forgetful {
 		s.markers[h.Name] = want
 	}
-	return participant.Proof{Verdict: want, Evidence: "finished " + h.Name}, nil
+	return participant.Proof{Verdict: want, Evidence: "finished " + h.Name, Asserted: s.form.forgetful}, nil
 }
 
 // Inspect implements participant.Resource.
@@ -126,7 +138,7 @@ func (m *Memory) List(ctx context.Context, ns participant.Namespace) ([]particip
 		defer m.store.mu.Unlock()
 		for _, p := range m.store.prepared {
 			prefix := m.store.broken == listsByPrefix && strings.HasPrefix(p.name.Namespace.Name, ns.Name)
-			if p.name.Namespace == ns && m.store.broken != listsNothing || prefix {
+			if p.name.Namespace == ns && !m.store.hides(p) || prefix {
 				all = append(all, participant.Listed{Handle: p.handle, Name: p.name, Since: p.since})
 			}
 		}

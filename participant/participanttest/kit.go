@@ -2,8 +2,7 @@ package participanttest
 
 import (
 	"context"
-	"fmt"
-	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,19 +13,47 @@ import (
 type Kit struct {
 	// New makes a target with nothing in it. Every check asks for one of its own.
 	New func(t testing.TB) Target
+	// Branches is how many go through the check of many, default 1000. Fewer is said in the certificate.
+	Branches int
+	// Patience is the longest time that a check may take, five times as much where it runs processes or
+	// many branches; default one minute.
+	Patience time.Duration
 }
 
-// Target is one resource in the world: a directory, a database, a topic.
+// Target is one resource in the world: a directory, a database, a topic. Process, Write and Read are
+// needed. Each of the others lets the kit see more; what it could not see is named at the end, as not
+// certified.
 type Target struct {
 	// Process opens the resource as a new process does: another value over the same data.
 	Process func(t testing.TB) participant.Resource
-	// Write puts one record into a branch, by the adapter's own method.
+	// Write puts one record into a branch, by the adapter's own method. An error of that is t.Fatal.
 	Write func(t testing.TB, b participant.Branch, record string)
 	// Read returns the records that readers see, in any order.
 	Read func(t testing.TB) []string
 	// NeverPrepared makes the handle that a branch of that name would have, had it been prepared. Nil:
-	// the adapter's handles can't be foretold; checks that need one skip.
+	// the adapter's handles can't be foretold.
 	NeverPrepared func(name participant.BranchName) participant.Handle
+
+	// Stepped is Process for a resource that calls at, by name, around each of its steps towards the
+	// world: before a request is sent and after it was answered, before and after a rename. An error
+	// from at means that the step fails with it: before, it did not happen; after, its answer is lost. At may
+	// be called from several goroutines. StepDialer makes steps of a network connection.
+	Stepped func(t testing.TB, at func(step string) error) participant.Resource
+	// World is what another process needs to find this target: a directory, an address and a table. It
+	// goes to the attach function of Child, which the test binary's TestMain calls. Empty: no other
+	// process can, as where all is in memory.
+	World string
+	// Points, in a child, makes the adapter's own named crash points call at; see Child.
+	Points func(at func(point string))
+	// Drop makes the resource drop one prepared branch, as its time-out, or a person, would.
+	Drop func(t testing.TB, h participant.Handle)
+	// Recreate deletes what is written to, topic, table or directory, and makes it anew under the same name.
+	Recreate func(t testing.TB)
+	// Secrets are words that no handle, description or listing may hold: passwords that Process uses.
+	Secrets []string
+
+	kit  Kit
+	said *remarks
 }
 
 // Check is one rule of the contract.
@@ -35,18 +62,48 @@ type Check struct {
 	Run  func(t testing.TB, target Target)
 }
 
-// Run checks an adapter. Each check is a subtest, named after its rule.
-func Run(t *testing.T, kit Kit) {
+// Run checks an adapter. Each check is a subtest, named after its rule; one that has nothing to look
+// with is skipped and says why. The certificate tells what was checked and what was not; it is logged too.
+func Run(t *testing.T, kit Kit) Certificate {
 	t.Helper()
+	cert := Certificate{Adapter: t.Name()}
+	t.Run("claims", func(t *testing.T) {
+		var err error
+		if cert.Claims, err = kit.New(t).describe(t); err != nil {
+			t.Fatalf("describe: %v", err)
+		}
+	})
 	for _, c := range Checks() {
-		t.Run(c.Name, func(t *testing.T) { c.Run(t, kit.New(t)) })
+		said, ran := &remarks{}, false
+		ok := t.Run(c.Name, func(t *testing.T) {
+			ran = true
+			target := kit.New(t)
+			target.kit, target.said = kit, said
+			c.Run(t, target)
+		})
+		cert.add(c.Name, ran, ok, said)
 	}
+	t.Log(cert)
+	return cert
+}
+
+// describe asks a process that is closed at once.
+func (g Target) describe(t testing.TB) (participant.Description, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	r := g.Process(t)
+	d, err := r.Describe(ctx)
+	if cerr := r.Close(); err == nil {
+		err = cerr
+	}
+	return d, err
 }
 
 // Checks lists the rules, in the order in which they are checked.
 func Checks() []Check {
 	return []Check{
 		{"a description is stable and complete", checkDescribe},
+		{"what is claimed is so", checkClaims},
 		{"nothing is visible before its commit", checkInvisible},
 		{"begin may be repeated", checkBeginTwice},
 		{"prepare again gives the same handle", checkPrepareTwice},
@@ -54,146 +111,54 @@ func Checks() []Check {
 		{"O5/every call may be repeated", checkRepeats},
 		{"commit after the process is gone", checkReopen},
 		{"P7/two prepared for one epoch are told apart", checkTwoPrepared},
+		{"P6/finished in order, each shows itself alone", checkOrder},
+		{"I5/epochs of a new generation are new work", checkGenerations},
+		{"I6/neighbours with like names do not fence each other", checkNeighbours},
 		{"rollback of what is unknown succeeds", checkUnknownRollback},
+		{"O4/commit of what is unknown is no success", checkUnknownCommit},
 		{"P13/a prepare after its rollback is listed", checkLatePrepare},
+		{"L3/a prepare that races with the fence leaves nothing", checkRacingPrepare},
 		{"Z2/an older generation is fenced", checkFence},
+		{"Z2/a holder that wakes up late spoils nothing", checkTwoHolders},
+		{"a newer generation drops what was not prepared", checkReopened},
 		{"P16/two finishers at once write once", checkTwoFinishers},
+		{"P16/an inspect beside a commit finds something", checkInspectBeside},
 		{"inspect tells states and changes nothing", checkInspect},
 		{"a cancelled call decides nothing", checkCancelled},
+		{"O8/a deadline in mid-call means unknown", checkDeadline},
+		{"O8/a call cancelled at any step means unknown", checkCancelledAtSteps},
+		{"O7/an error at any step is never a success", checkErrors},
+		{"a process gone between any two calls loses nothing", checkGone},
+		{"a process cut off at any step loses nothing", checkCutOff},
+		{"a process killed at any point loses nothing", checkKilled},
 		{"S2/close publishes nothing", checkClose},
 		{"discard leaves what is prepared", checkDiscard},
 		{"rollback hides for good", checkRollback},
 		{"L9/a listing is of one namespace", checkNamespaces},
 		{"I7/names and handles fit and parse", checkNames},
+		{"a handle holds no secret", checkSecrets},
 		{"handles of others are left alone", checkForeign},
+		{"T1/what was dropped is never proven committed", checkDropped},
+		{"T5/what was made anew proves no commit", checkRecreated},
 		{"a hundred branches side by side", checkHundred},
+		{"a thousand branches in bounded time and memory", checkThousand},
 		{"no goroutine is left", checkGoroutines},
+		{"no file and no connection is left open", checkOpenFiles},
 	}
 }
 
-// bench is what checks share.
-type bench struct {
-	testing.TB
-	Target
-	ctx context.Context
+// remarks are what a check says beside its verdict.
+type remarks struct {
+	mu     sync.Mutex // guards the rest
+	gaps   []string   // what it could not look at
+	figure string
 }
 
-func newBench(t testing.TB, target Target) bench {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	t.Cleanup(cancel)
-	return bench{TB: t, Target: target, ctx: ctx}
-}
-
-var home = participant.Namespace{Name: "kit", Incarnation: 1}
-
-// branchName is epoch (generation, n) of the kit's own member.
-func branchName(ns participant.Namespace, generation, n uint64) participant.BranchName {
-	return participant.BranchName{Namespace: ns, Pipeline: "orders", Member: "sink", Resource: "out", Generation: generation, N: n}
-}
-
-func opening(ns participant.Namespace, generation uint64) participant.Opening {
-	return participant.Opening{
-		Namespace: ns, Scope: "orders/0", Member: "sink", Resource: "out", Generation: generation,
-		MaxPending: 128, EpochInterval: 100 * time.Millisecond,
+func (r *remarks) gap(why string) {
+	if r == nil {
+		return
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps = append(r.gaps, why)
 }
-
-// opened is a new process that has opened a generation.
-func (b bench) opened(generation uint64) participant.Resource {
-	b.Helper()
-	r := b.process()
-	if err := r.Open(b.ctx, opening(home, generation)); err != nil {
-		b.Fatalf("open generation %d: %v", generation, err)
-	}
-	return r
-}
-
-// process is a new process that is closed at the check's end.
-func (b bench) process() participant.Resource {
-	b.Helper()
-	r := b.Process(b.TB)
-	b.Cleanup(func() { _ = r.Close() }) // some checks close it themselves
-	return r
-}
-
-// begin starts a branch and writes to it.
-func (b bench) begin(r participant.Resource, name participant.BranchName, records ...string) participant.Branch {
-	b.Helper()
-	branch, err := r.Begin(b.ctx, name)
-	if err != nil {
-		b.Fatalf("begin %s: %v", name, err)
-	}
-	for _, record := range records {
-		b.Write(b.TB, branch, record)
-	}
-	return branch
-}
-
-// prepared is the handle of a branch that says yes.
-func (b bench) prepared(branch participant.Branch) participant.Handle {
-	b.Helper()
-	vote, err := branch.Prepare(b.ctx)
-	if err != nil || vote.Kind != participant.Yes {
-		b.Fatalf("prepare: vote %v, reason %v, error %v; want yes", vote.Kind, vote.Reason, err)
-	}
-	return vote.Handle
-}
-
-// epoch is a prepared branch of generation 1 with one record.
-func (b bench) epoch(r participant.Resource, n uint64, record string) participant.Handle {
-	b.Helper()
-	return b.prepared(b.begin(r, branchName(home, 1, n), record))
-}
-
-func (b bench) commit(r participant.Resource, h participant.Handle) {
-	b.Helper()
-	proof, err := r.Commit(b.ctx, h)
-	if err != nil || proof.Verdict != participant.Committed {
-		b.Fatalf("commit %s: verdict %d, evidence %q, error %v; want committed", h.Name, proof.Verdict, proof.Evidence, err)
-	}
-}
-
-func (b bench) rollback(r participant.Resource, h participant.Handle) {
-	b.Helper()
-	proof, err := r.Rollback(b.ctx, h)
-	if err != nil || proof.Verdict != participant.RolledBack {
-		b.Fatalf("roll back %s: verdict %d, evidence %q, error %v; want rolled back", h.Name, proof.Verdict, proof.Evidence, err)
-	}
-}
-
-// sees checks what readers see, in any order.
-func (b bench) sees(want ...string) {
-	b.Helper()
-	got := slices.Sorted(slices.Values(b.Read(b.TB)))
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		b.Fatalf("readers see %q, want %q", got, want)
-	}
-}
-
-// lists checks which branches a listing names.
-func (b bench) lists(r participant.Resource, ns participant.Namespace, want ...participant.BranchName) []participant.Listed {
-	b.Helper()
-	found, err := r.List(b.ctx, ns)
-	if err != nil {
-		b.Fatalf("list %s: %v", ns, err)
-	}
-	var got, names []string
-	for _, l := range found {
-		l.Name.N = 0 // resources need not carry it
-		got = append(got, l.Name.String())
-	}
-	for _, n := range want {
-		n.N = 0
-		names = append(names, n.String())
-	}
-	slices.Sort(got)
-	slices.Sort(names)
-	if !slices.Equal(got, names) {
-		b.Fatalf("%s lists %q, want %q", ns, got, names)
-	}
-	return found
-}
-
-func record(n int) string { return fmt.Sprintf("record-%03d", n) }

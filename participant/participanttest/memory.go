@@ -28,7 +28,16 @@ type Store struct {
 	trail     []string
 	broken    breakage
 	watch     func(Change)
-	leak      chan struct{} // holds a goroutine that a broken Memory leaves
+	form      form
+	leaks     leaks
+}
+
+// form is how much a store can: all, but where a test says otherwise.
+type form struct {
+	// blind: what is prepared cannot be listed.
+	blind bool
+	// forgetful: there are no fences and no markers, so that proofs are a call's success.
+	forgetful bool
 }
 
 type prepared struct {
@@ -47,7 +56,7 @@ type fence struct {
 // NewStore makes an empty store. The identity names it in handles.
 func NewStore(identity string) *Store {
 	return &Store{
-		identity: identity, leak: make(chan struct{}), prepared: map[string]*prepared{}, markers: map[string]participant.Verdict{}, fences: map[fence]uint64{},
+		identity: identity, prepared: map[string]*prepared{}, markers: map[string]participant.Verdict{}, fences: map[fence]uint64{},
 	}
 }
 
@@ -208,13 +217,16 @@ func (m *Memory) at(ctx context.Context, call Call, when When, name string) erro
 
 // Describe implements participant.Resource.
 func (m *Memory) Describe(ctx context.Context) (participant.Description, error) {
-	d := participant.Description{Kind: Kind, Identity: m.store.identity, Text: "memory " + m.store.identity, CanList: true}
+	d := participant.Description{
+		Kind: Kind, Identity: m.store.identity, Text: "memory " + m.store.identity,
+		CanList: !m.store.form.blind, Asserted: m.store.form.forgetful,
+	}
 	if m.store.broken == anonymous {
 		d.Identity = ""
 	}
 	err := m.around(ctx, CallDescribe, "", func() error { return nil })
 	m.mu.Lock()
-	d.Bounded = m.bounded > 0
+	d.Bounded = m.bounded > 0 && m.store.broken != hidesClaims
 	m.mu.Unlock()
 	return d, err
 }
@@ -226,14 +238,19 @@ func (m *Memory) Open(ctx context.Context, o participant.Opening) error {
 		defer m.mu.Unlock()
 		m.store.mu.Lock()
 		defer m.store.mu.Unlock()
-		key := fence{o.Namespace, o.Scope, o.Member, o.Resource}
-		if have := m.store.fences[key]; have > o.Generation && m.store.broken != neverFences {
+		key := m.store.key(fence{o.Namespace, o.Scope, o.Member, o.Resource})
+		if have := m.store.fences[key]; have > o.Generation && m.store.fenced() {
 			return fmt.Errorf("open generation %d of %s: %w by generation %d", o.Generation, o.Scope, participant.ErrFenced, have)
+		}
+		if m.store.broken == fenceForgets && m.store.fences[key] < o.Generation {
+			m.store.loseDecided()
 		}
 		m.store.fences[key] = max(m.store.fences[key], o.Generation)
 		m.store.changed(Change{Call: CallOpen, Opening: o})
 		if m.open == nil || m.open.Generation != o.Generation {
-			clear(m.writing)
+			if m.store.broken != keepsBranches {
+				clear(m.writing)
+			}
 			m.newest = 0
 		}
 		m.open = &o
@@ -265,7 +282,7 @@ func (m *Memory) Begin(ctx context.Context, name participant.BranchName) (partic
 		b = &MemoryBranch{memory: m, name: name}
 		m.writing[b] = true
 		if m.store.broken == leaksGoroutine {
-			go func() { <-m.store.leak }()
+			go func() { <-m.store.leaks.until }()
 		}
 		return nil
 	})
@@ -302,6 +319,9 @@ func (b *MemoryBranch) Prepare(ctx context.Context) (participant.Vote, error) {
 		vote, err = b.prepare()
 		return err
 	})
+	if b.memory.store.broken == cancelMeansNo && errors.Is(err, context.Canceled) {
+		return participant.Vote{Kind: participant.No, Reason: err}, nil
+	}
 	if err != nil {
 		return participant.Vote{}, err
 	}
@@ -320,8 +340,8 @@ func (b *MemoryBranch) prepare() (participant.Vote, error) {
 	if b.vote.Kind == 0 && !m.writing[b] {
 		return participant.Vote{Kind: participant.No, Reason: fmt.Errorf("prepare %s: %w: dropped before", b.name, participant.ErrLost)}, nil
 	}
-	key := fence{b.name.Namespace, b.name.Scope(), b.name.Member, b.name.Resource}
-	if have := m.store.fences[key]; b.name.Txn == "" && have > b.name.Generation && m.store.broken != neverFences {
+	key := m.store.key(fence{b.name.Namespace, b.name.Scope(), b.name.Member, b.name.Resource})
+	if have := m.store.fences[key]; b.name.Txn == "" && have > b.name.Generation && m.store.fenced() {
 		delete(m.writing, b)
 		return participant.Vote{Kind: participant.No, Reason: fmt.Errorf("prepare %s: %w by generation %d", b.name, participant.ErrFenced, have)}, nil
 	}
@@ -349,6 +369,9 @@ func (s *Store) add(name participant.BranchName, records []string, pad int) part
 	}
 	if pad > 0 {
 		h.Body = make([]byte, pad)
+	}
+	if s.broken == tellsSecret {
+		h.Text += ", password " + secret
 	}
 	if s.broken == oneHandle {
 		h.Name = name.Resource
@@ -408,7 +431,7 @@ func (m *Memory) Close() error {
 		}
 		m.store.mu.Unlock()
 	}
-	if m.store.broken == losesOnCrash {
+	if m.store.broken == losesOnCrash || m.store.broken == closesOthers && m.open != nil && m.open.Generation == 1 {
 		m.store.mu.Lock()
 		clear(m.store.prepared)
 		m.store.mu.Unlock()

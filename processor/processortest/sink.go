@@ -16,12 +16,18 @@ type Sink struct {
 	name string
 
 	mu         sync.Mutex // guards what follows
-	generation uint64
+	fences     map[holder]uint64
 	prepared   map[string]*branch
 	done       map[string]participant.Verdict
 	committed  []Committed
 	prepareErr error
 	writeErr   error
+}
+
+// holder is who writes to a sink in its own generations.
+type holder struct {
+	ns            participant.Namespace
+	scope, member string
 }
 
 // Committed is a record that readers can see.
@@ -32,7 +38,7 @@ type Committed struct {
 
 // NewSink makes an empty sink.
 func NewSink(name string) *Sink {
-	return &Sink{name: name, prepared: map[string]*branch{}, done: map[string]participant.Verdict{}}
+	return &Sink{name: name, fences: map[holder]uint64{}, prepared: map[string]*branch{}, done: map[string]participant.Verdict{}}
 }
 
 // Committed lists what readers can see, in the order of the commits.
@@ -72,10 +78,11 @@ func (s *Sink) Describe(context.Context) (participant.Description, error) {
 func (s *Sink) Open(_ context.Context, o participant.Opening) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if o.Generation < s.generation {
+	who := holder{o.Namespace, o.Scope, o.Member}
+	if o.Generation < s.fences[who] {
 		return fmt.Errorf("sink %q, generation %d: %w", s.name, o.Generation, participant.ErrFenced)
 	}
-	s.generation = o.Generation
+	s.fences[who] = o.Generation
 	return nil
 }
 
@@ -171,8 +178,8 @@ func (s *Sink) Close() error { return nil }
 func (s *Sink) fenced(name participant.BranchName) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if name.Generation != s.generation {
-		return fmt.Errorf("sink %q, branch %s: %w: generation %d is open", s.name, name, participant.ErrFenced, s.generation)
+	if open := s.fences[holder{name.Namespace, name.Scope(), name.Member}]; name.Generation != open {
+		return fmt.Errorf("sink %q, branch %s: %w: generation %d is open", s.name, name, participant.ErrFenced, open)
 	}
 	return nil
 }
