@@ -25,7 +25,8 @@ func parties() []party {
 	onlyTests := []string{}
 	return []party{
 		{"github.com/hashicorp/", []string{"coordinator/raftnode"}},
-		{"go.etcd.io/bbolt", []string{"coordinator/raftnode"}},
+		// A journal is a file of its own, which has nothing to do with the log.
+		{"go.etcd.io/bbolt", []string{"coordinator/raftnode", "participant/journal"}},
 		{"github.com/twmb/franz-go", []string{"adapters/kafka", "internal/services"}},
 		// The embedded Kafka of dev and demo is a process that the binary starts.
 		{"github.com/twmb/franz-go/pkg/kfake", []string{"adapters/kafka", "internal/services", "cmd"}},

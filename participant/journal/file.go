@@ -1,0 +1,120 @@
+package journal
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/unisink/unisink/participant"
+)
+
+// File is a journal in a file. It is opened for each call and locked meanwhile, so that several
+// processes of a machine may share it: the sink, its successor, a resolver. It is as durable as its
+// disk; a member that is to be taken over by another machine needs a journal that both reach, and a
+// network file system is none.
+type File struct {
+	path string
+	mu   sync.Mutex // one call of this process at a time; the lock of the file is polled
+}
+
+var _ participant.Journal = (*File)(nil)
+
+// At is the journal at a path. The file is made by the first Update, in a directory that exists.
+func At(path string) *File { return &File{path: path} }
+
+// lockLimit bounds the wait for other processes, which hold the lock for one call each.
+const lockLimit = 10 * time.Second
+
+var bucket = []byte("journal")
+
+// Update implements participant.Journal: what was changed is synced on return.
+func (f *File) Update(ctx context.Context, key string, change func(old []byte) ([]byte, error)) error {
+	return f.with(ctx, true, func(db *bbolt.DB) error {
+		return db.Update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists(bucket)
+			if err != nil {
+				return err
+			}
+			old := bytes.Clone(b.Get([]byte(key)))
+			now, err := change(old)
+			switch {
+			case err != nil:
+				return err
+			case now == nil:
+				return b.Delete([]byte(key))
+			}
+			return b.Put([]byte(key), now)
+		})
+	})
+}
+
+// Entries implements participant.Journal.
+func (f *File) Entries(ctx context.Context, prefix string) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	err := f.with(ctx, false, func(db *bbolt.DB) error {
+		return db.View(func(tx *bbolt.Tx) error {
+			b := tx.Bucket(bucket)
+			if b == nil {
+				return nil
+			}
+			c := b.Cursor()
+			for k, v := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Next() {
+				out[string(k)] = bytes.Clone(v)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// with runs f on the open file.
+func (f *File) with(ctx context.Context, write bool, do func(*bbolt.DB) error) (err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("journal %s: %w", f.path, context.Cause(ctx))
+	}
+	wait := lockLimit
+	if end, ok := ctx.Deadline(); ok {
+		wait = min(wait, max(time.Until(end), time.Millisecond))
+	}
+	made := false
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+		if !write {
+			return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
+		}
+		made = true
+	}
+	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: wait, ReadOnly: !write})
+	if err != nil {
+		return fmt.Errorf("open journal %s: %w", f.path, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := do(db); err != nil {
+		return err
+	}
+	if made {
+		return syncDir(filepath.Dir(f.path))
+	}
+	return nil
+}
+
+// syncDir makes a new file's name durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("sync %s: %w", dir, err)
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

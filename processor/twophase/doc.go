@@ -1,0 +1,2 @@
+// Package twophase makes a pipeline's sink of four functions: begin, pre-commit, commit and abort.
+package twophase
