@@ -23,6 +23,11 @@ func (a *app) epoch() *cli.Command {
 			Action: a.epochList,
 		},
 		&cli.Command{Name: "show", Usage: "one epoch: branches, proofs, positions", ArgsUsage: "PIPELINE[/SHARD] GENERATION.N", Action: a.epochShow},
+		&cli.Command{
+			Name: "cut", Usage: "the proven cut: how far every sink may be read so that all show the same epochs", ArgsUsage: "PIPELINE",
+			Description: "The newest epoch of each scope before which, itself included, every branch is proven, with each sink's offsets, manifest or marker for it.",
+			Action:      a.epochCut,
+		},
 	)
 }
 
@@ -111,6 +116,36 @@ func (a *app) epochShow(c *cli.Context) error {
 			}
 			for _, p := range e.GetParts() {
 				rows = append(rows, []string{"state " + p.GetId(), p.GetOperator(), fmt.Sprintf("key groups %d-%d, %d bytes", p.GetKeyGroupFirst(), p.GetKeyGroupLast(), len(p.GetBody()))})
+			}
+			return rows
+		})
+	})
+}
+
+func (a *app) epochCut(c *cli.Context) error {
+	name, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		r, err := cl.Pipelines().ProvenCut(ctx, &unisinkv1.ProvenCutRequest{Pipeline: name})
+		if err != nil {
+			return err
+		}
+		return a.show(c, r, func() [][]string {
+			rows := [][]string{{"SCOPE", "EPOCH", "WHO", "READ UP TO", "PROOF"}}
+			for _, s := range r.GetScopes() {
+				scope := scopeText(s.GetScope())
+				if s.GetEpoch() == nil {
+					rows = append(rows, []string{scope, "-", "", "nothing is proven yet", ""})
+					continue
+				}
+				for _, b := range s.GetBranches() {
+					rows = append(rows, []string{scope, epochText(s.GetEpoch()), b.GetMember() + "/" + b.GetResource(), b.GetHandle().GetText(), proofText(b.GetProof())})
+				}
+				for _, p := range s.GetPositions() {
+					rows = append(rows, []string{scope, epochText(s.GetEpoch()), p.GetResource(), fmt.Sprintf("position %s: %d", p.GetSplit(), p.GetOffset()), ""})
+				}
 			}
 			return rows
 		})

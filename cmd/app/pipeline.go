@@ -41,6 +41,12 @@ func (a *app) pipeline() *cli.Command {
 			},
 			Action: a.pipelineResume,
 		},
+		&cli.Command{
+			Name: "accept-loss", Usage: "let a scope that lost a decided branch go on, and let the loss be accepted", ArgsUsage: "PIPELINE[/SHARD]",
+			Description: "Each branch that was decided and is proven rolled back counts as resolved from then on, with who and why; then the scope is resumed.",
+			Flags:       []cli.Flag{&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed"}},
+			Action:      a.pipelineAcceptLoss,
+		},
 		a.pipelineRewindCommand(),
 		&cli.Command{Name: "pin", Usage: "keep a restore point until it is unpinned", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelinePin},
 		&cli.Command{Name: "unpin", Usage: "let a pinned restore point go", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelineUnpin},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -16,14 +17,20 @@ func (a *app) txn() *cli.Command {
 	return group("txn", "transactions: run by hand, and epochs that are in doubt",
 		&cli.Command{
 			Name: "list", Usage: "transactions run by hand; with --in-doubt what is not finished, epochs included",
+			Description: "What is undecided (nobody knows yet) and what is unfinished (decided, not proven everywhere) are shown apart. " +
+				"Exit code 11 if a resource broke its promise.",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "in-doubt", Usage: "only what is undecided or not proven"},
 				&cli.UintFlag{Name: "limit", Value: 100, Usage: "at most `N`"},
 			},
 			Action: a.txnList,
 		},
-		&cli.Command{Name: "show", Usage: "one transaction and its branches; changes nothing", ArgsUsage: "ID", Action: a.txnShow},
-		a.txnBeginCommand(), a.txnCommitCommand(), a.txnAbortCommand(), a.txnOutcomeCommand(),
+		&cli.Command{
+			Name: "show", Usage: "one transaction and its branches, what happens next, and what a person may do; changes nothing", ArgsUsage: "ID",
+			Description: "Exit code 11 if a resource broke its promise.",
+			Action:      a.txnShow,
+		},
+		a.txnBeginCommand(), a.txnCommitCommand(), a.txnAbortCommand(), a.txnOutcomeCommand(), a.txnResolveCommand(),
 	)
 }
 
@@ -36,22 +43,79 @@ func (a *app) txnList(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.show(c, r, func() [][]string {
-			rows := [][]string{{"TRANSACTION", "OUTCOME", "BRANCHES", "DECIDED", "STATE"}}
-			for _, t := range r.GetTransactions() {
-				rows = append(rows, []string{t.GetTxn(), enumWord(t.GetOutcome().String(), "OUTCOME_"), fmt.Sprint(len(t.GetBranches())), clock(t.GetDecidedAtMs()), txnState(t)})
-			}
-			return rows
-		})
+		tables := []func() [][]string{func() [][]string { return txnRows(r.GetTransactions()) }}
+		if c.Bool("in-doubt") {
+			tables = doubtTables(r.GetTransactions())
+		}
+		if err := a.show(c, r, tables...); err != nil {
+			return err
+		}
+		if c.Bool("in-doubt") && len(r.GetTransactions()) == 0 {
+			a.note(c, "Nothing is in doubt.")
+		}
+		return brokenPromises(r.GetTransactions())
 	})
+}
+
+func txnRows(all []*unisinkv1.Transaction) [][]string {
+	rows := [][]string{{"TRANSACTION", "OUTCOME", "BRANCHES", "DECIDED", "STATE"}}
+	for _, t := range all {
+		rows = append(rows, []string{t.GetTxn(), enumWord(t.GetOutcome().String(), "OUTCOME_"), fmt.Sprint(len(t.GetBranches())), clock(t.GetDecidedAtMs()), txnState(t)})
+	}
+	return rows
+}
+
+// doubtTables keep apart what nobody has decided and what somebody has to finish.
+func doubtTables(all []*unisinkv1.Transaction) []func() [][]string {
+	undecided := [][]string{{"UNDECIDED", "AGE", "TIME LEFT", "BLOCKED BY", "NEXT"}}
+	unfinished := [][]string{{"UNFINISHED", "AGE", "OUTCOME", "BRANCH", "NEXT"}}
+	for _, t := range all {
+		age := ago(time.Duration(t.GetAgeMs()) * time.Millisecond)
+		if t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING {
+			left := ago(time.Duration(t.GetLeftMs()) * time.Millisecond)
+			undecided = append(undecided, []string{t.GetTxn(), age, left, dash(cut(strings.Join(t.GetBlockedBy(), ", "), 60)), t.GetNext()})
+			continue
+		}
+		outcome := enumWord(t.GetOutcome().String(), "OUTCOME_")
+		if t.GetHeuristic() != "" {
+			unfinished = append(unfinished, []string{t.GetTxn(), age, outcome, "", "a person must decide: " + t.GetHeuristic()})
+		}
+		for _, b := range t.GetBranches() {
+			if b.GetNext() != "" {
+				unfinished = append(unfinished, []string{t.GetTxn(), age, outcome, branchName(b), b.GetNext()})
+			}
+		}
+	}
+	tables := []func() [][]string{func() [][]string { return undecided }}
+	if len(undecided) == 1 && len(unfinished) > 1 {
+		tables = nil
+	}
+	return append(tables, func() [][]string { return unfinished })
+}
+
+// branchName is "member/resource", or the resource alone of a transaction by hand.
+func branchName(b *unisinkv1.TransactionBranch) string {
+	return strings.TrimPrefix(b.GetMember()+"/"+b.GetResource(), "/")
+}
+
+// brokenPromises ends a command that looked with the exit code that calls for a person.
+func brokenPromises(all []*unisinkv1.Transaction) error {
+	for _, t := range all {
+		if t.GetHeuristic() != "" {
+			return failf(CodeHuman, "transaction %s needs a person: %s; `unisink txn show %s` says what may be done", t.GetTxn(), t.GetHeuristic(), t.GetTxn())
+		}
+	}
+	return nil
 }
 
 func txnState(t *unisinkv1.Transaction) string {
 	switch {
 	case t.GetHeuristic() != "":
 		return "heuristic: " + t.GetHeuristic()
-	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
+	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING && t.GetDeadlineUnixMs() != 0:
 		return "undecided until " + clock(t.GetDeadlineUnixMs())
+	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
+		return "undecided"
 	case t.GetResolved():
 		return "resolved"
 	default:
@@ -70,18 +134,62 @@ func (a *app) txnShow(c *cli.Context) error {
 			return err
 		}
 		t := r.GetTransaction()
-		return a.show(c, r, func() [][]string {
-			rows := [][]string{{"WHAT", "WHO", "STATE"}, {"transaction " + t.GetTxn(), "", enumWord(t.GetOutcome().String(), "OUTCOME_") + ", " + txnState(t)}}
-			if t.GetScope() == nil {
-				rows = append(rows, []string{"begun", "", clock(t.GetBegunAtMs())}, []string{"decided", "", clock(t.GetDecidedAtMs())})
-			}
-			for _, b := range t.GetBranches() {
-				who := strings.TrimPrefix(b.GetMember()+"/"+b.GetResource(), "/")
-				rows = append(rows, []string{"branch: " + branchText(t, b), who, proofText(b.GetProof())})
-			}
-			return rows
-		})
+		if err := a.show(c, r, func() [][]string { return showRows(t) }); err != nil {
+			return err
+		}
+		for _, choice := range choices(t) {
+			a.note(c, choice)
+		}
+		return brokenPromises([]*unisinkv1.Transaction{t})
 	})
+}
+
+func showRows(t *unisinkv1.Transaction) [][]string {
+	rows := [][]string{{"WHAT", "WHO", "STATE"}, {"transaction " + t.GetTxn(), "", enumWord(t.GetOutcome().String(), "OUTCOME_") + ", " + txnState(t)}}
+	if t.GetScope() == nil {
+		rows = append(rows, []string{"begun", "", clock(t.GetBegunAtMs())}, []string{"decided", "", clock(t.GetDecidedAtMs())})
+	}
+	if t.GetAgeMs() > 0 {
+		rows = append(rows, []string{"in doubt for", "", ago(time.Duration(t.GetAgeMs()) * time.Millisecond)})
+	}
+	for _, who := range t.GetBlockedBy() {
+		rows = append(rows, []string{"blocked by", "", who})
+	}
+	for _, b := range t.GetBranches() {
+		rows = append(rows, []string{"branch: " + branchText(t, b), branchName(b), proofText(b.GetProof())})
+		if b.GetForced() != "" {
+			rows = append(rows, []string{"", "", b.GetForced()})
+		}
+		if b.GetNext() != "" {
+			rows = append(rows, []string{"", "", b.GetNext()})
+		}
+	}
+	if t.GetNext() != "" {
+		rows = append(rows, []string{"next", "", t.GetNext()})
+	}
+	return rows
+}
+
+// choices are what a person may do about a transaction that is in doubt: what is known and what is
+// lost stands above them.
+func choices(t *unisinkv1.Transaction) []string {
+	scope := scopeText(t.GetScope())
+	switch {
+	case t.GetHeuristic() != "" && t.GetScope() != nil:
+		return []string{
+			"Scope " + scope + " is halted; others go on. What that branch should have made visible is not there. A person chooses:\n" +
+				"  unisink pipeline resume " + scope + " --why …        go on from the restore point; the loss stays open, and readers' cuts end before it\n" +
+				"  unisink pipeline accept-loss " + scope + " --why …   go on, and let the loss be known and accepted: cuts go past it\n" +
+				"  unisink pipeline rewind " + scope + " EPOCH --why …  go back to a kept restore point, and resume: everything after it is made again, in every sink",
+		}
+	case t.GetHeuristic() != "":
+		return []string{"What that branch should have made visible is not there, or the reverse. Once it is mended or accepted:\n" +
+			"  unisink txn resolve " + t.GetTxn() + " --force accept-loss --branch NAME --why …"}
+	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
+		return []string{"It ends by itself, as said above. `unisink txn abort " + t.GetTxn() + " --why …` ends it now."}
+	default:
+		return nil
+	}
 }
 
 // branchText says what a branch is; one that was announced and not committed has no handle.

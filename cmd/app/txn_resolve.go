@@ -1,0 +1,143 @@
+package app
+
+import (
+	"context"
+	"strings"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/participant"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func (a *app) txnResolveCommand() *cli.Command {
+	return &cli.Command{
+		Name: "resolve", Usage: "take a branch of a decided transaction for resolved, by force", ArgsUsage: "ID",
+		Description: "The branch counts as resolved although its resource does not show it; that is kept as evidence, with who and why,\n" +
+			"and refused for a branch that went as decided. accept-loss: what was decided is not in the resource, and that is accepted.\n" +
+			"write-off: the resource is gone for good.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "force", Usage: "`ACTION`: accept-loss or write-off"},
+			&cli.StringFlag{Name: "branch", Usage: "`MEMBER/RESOURCE`, or the resource alone of a transaction by hand"},
+			&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps"},
+		},
+		Action: a.txnResolve,
+	}
+}
+
+func forceAction(text string) (unisinkv1.ForceAction, error) {
+	switch text {
+	case "accept-loss":
+		return unisinkv1.ForceAction_FORCE_ACTION_ACCEPT_LOSS, nil
+	case "write-off":
+		return unisinkv1.ForceAction_FORCE_ACTION_WRITE_OFF, nil
+	default:
+		return 0, usagef("--force %q is not accept-loss or write-off", text)
+	}
+}
+
+// branchRef names a branch of a transaction as people write it.
+func branchRef(txn, branch string) (*unisinkv1.BranchRef, error) {
+	scopeName, epochName, isEpoch := strings.Cut(txn, "@")
+	if !isEpoch {
+		return &unisinkv1.BranchRef{Txn: txn, Resource: branch}, nil
+	}
+	scope, err := parseScope(scopeName)
+	if err != nil {
+		return nil, err
+	}
+	epoch, err := parseEpoch(epochName)
+	if err != nil {
+		return nil, err
+	}
+	member, resource, ok := strings.Cut(branch, "/")
+	if !ok {
+		return nil, usagef("--branch %q is no branch of an epoch; one looks like sink/totals (member/resource)", branch)
+	}
+	return &unisinkv1.BranchRef{Scope: scope, Epoch: epoch, Member: member, Resource: resource}, nil
+}
+
+func (a *app) txnResolve(c *cli.Context) error {
+	id, err := oneArg(c, "transaction")
+	if err != nil {
+		return err
+	}
+	for _, flag := range []string{"force", "branch", "why"} {
+		if err := need(c, flag); err != nil {
+			return err
+		}
+	}
+	req := &unisinkv1.ForceRequest{Why: c.String("why")}
+	if req.Action, err = forceAction(c.String("force")); err != nil {
+		return err
+	}
+	if req.Branch, err = branchRef(id, c.String("branch")); err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		req.Meta = cl.NewMeta()
+		if _, err := cl.Resolution().Force(ctx, req); err != nil {
+			return err
+		}
+		v := map[string]string{"txn": id, "branch": c.String("branch"), "forced": c.String("force"), "why": req.GetWhy()}
+		return a.show(c, v, func() [][]string {
+			return [][]string{{"TRANSACTION", "BRANCH", "FORCED", "WHY"}, {id, c.String("branch"), c.String("force"), req.GetWhy()}}
+		})
+	})
+}
+
+func (a *app) pipelineAcceptLoss(c *cli.Context) error {
+	text, err := oneArg(c, "pipeline")
+	if err != nil {
+		return err
+	}
+	if err := need(c, "why"); err != nil {
+		return err
+	}
+	scope, err := parseScope(text)
+	if err != nil {
+		return err
+	}
+	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		lost, err := lostBranches(ctx, cl, scope)
+		if err != nil {
+			return err
+		}
+		if len(lost) == 0 {
+			return failf(CodeRefused, "scope %s has lost nothing that is not accepted already; `unisink pipeline resume %s --why …` ends a halt of another cause", scopeText(scope), scopeText(scope))
+		}
+		for _, ref := range lost {
+			req := &unisinkv1.ForceRequest{Meta: cl.NewMeta(), Branch: ref, Action: unisinkv1.ForceAction_FORCE_ACTION_ACCEPT_LOSS, Why: c.String("why")}
+			if _, err := cl.Resolution().Force(ctx, req); err != nil {
+				return err
+			}
+		}
+		if _, err := cl.Pipelines().Resume(ctx, &unisinkv1.ResumeRequest{Meta: cl.NewMeta(), Scope: scope, Why: c.String("why")}); err != nil {
+			return err
+		}
+		rows := [][]string{{"SCOPE", "EPOCH", "BRANCH", "ACCEPTED AS LOST"}}
+		names := []string{}
+		for _, ref := range lost {
+			rows = append(rows, []string{scopeText(scope), epochText(ref.GetEpoch()), ref.GetMember() + "/" + ref.GetResource(), c.String("why")})
+			names = append(names, epochText(ref.GetEpoch())+" "+ref.GetMember()+"/"+ref.GetResource())
+		}
+		return a.show(c, map[string]any{"scope": scopeText(scope), "accepted": names, "resumed": c.String("why")}, func() [][]string { return rows })
+	})
+}
+
+// lostBranches are those of a scope that were decided, are proven rolled back, and that nobody has accepted as lost.
+func lostBranches(ctx context.Context, cl *participant.Client, scope *unisinkv1.Scope) ([]*unisinkv1.BranchRef, error) {
+	r, err := cl.Pipelines().ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: scope, Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	var lost []*unisinkv1.BranchRef
+	for _, e := range r.GetEpochs() {
+		for _, b := range e.GetBranches() {
+			if b.GetProof().GetVerdict() == unisinkv1.Verdict_VERDICT_ROLLED_BACK && b.GetForced() == "" {
+				lost = append(lost, &unisinkv1.BranchRef{Scope: scope, Epoch: e.GetEpoch(), Member: b.GetMember(), Resource: b.GetResource()})
+			}
+		}
+	}
+	return lost, nil
+}
