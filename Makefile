@@ -18,6 +18,7 @@ BIG       ?=
 JSON      ?=
 KEEP      ?=
 SEEDS     ?= 100
+HOURS     ?= 1
 ALL       ?=
 ONLY      ?=
 
@@ -25,7 +26,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures race conformance explore spec mutants fuzz sim build-all torture
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures race conformance explore spec mutants fuzz sim build-all torture jepsen
 
 ##@ For everyone
 
@@ -34,7 +35,7 @@ help: ## print the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 		/^##@/ { printf "\n%s\n", substr($$0, 5) } \
 		/^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s SEEDS=%s KAFKA= SEED= BIG= ALL= ONLY= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)' '$(SEEDS)'
+	@printf '\nSettings: PKG=%s COUNT=%s FUZZTIME=%s MINUTES=%s SEEDS=%s HOURS=%s KAFKA= SEED= BIG= ALL= ONLY= ARGS=\n' '$(PKG)' '$(COUNT)' '$(FUZZTIME)' '$(MINUTES)' '$(SEEDS)' '$(HOURS)'
 
 .PHONY: demo
 demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
@@ -43,6 +44,15 @@ demo: build ## build, then run a coordinator group and a pipeline, and break the
 .PHONY: torture
 torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS=)
 	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
+.PHONY: jepsen
+jepsen: MINUTES = 3
+jepsen: ## break networks, disks and processes for three minutes, and judge every call (MINUTES=, SEED=, ARGS=; needs root for networks and disks)
+	go run ./tests/jepsen-style/blackbox -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
+
+.PHONY: jepsen-long
+jepsen-long: ## the same for HOURS
+	go run ./tests/jepsen-style/blackbox -hours $(HOURS) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: test
 test: $(if $(JSON),$(TOOLS)/.built) ## everything: the unit tests and the slower ones that start processes

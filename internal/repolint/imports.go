@@ -61,8 +61,15 @@ func rooms() []room {
 		// The simulation runs nodes in its own process. What judges them is in check, which imports nothing.
 		{path: "tests/jepsen-style/check", may: nil},
 		{path: "tests/jepsen-style/sim", may: []string{"coordinator", "participant", "processor", "adapters", "proto", "internal", "tests/jepsen-style/check"}},
+		// What harnesses of real processes share.
+		{path: "tests/jepsen-style/rig", may: nil},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
-		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport"}},
+		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport", "tests/jepsen-style/rig"}},
+		// The black box's tellers are users: of the SDK, of an adapter, and of the reference resource as their accounts.
+		{path: "tests/jepsen-style/blackbox", own: 3, may: []string{
+			"participant", "proto", "adapters/file", "processor/stream", "internal/services", "internal/child", "internal/freeport",
+			"tests/jepsen-style/rig", "tests/jepsen-style/check",
+		}},
 		// The mutation gate builds checks and runs them; of the code it knows the list of mutants alone.
 		{path: "tests/jepsen-style/mutants", may: []string{"internal/mutant", "internal/child"}},
 		{path: "tests", own: 2, may: everything},

@@ -20,6 +20,9 @@ type Disk struct {
 // filler takes the space of a full disk.
 const filler = ".filler"
 
+// bytesPerFile is for how many files a disk has room: transfers make many small ones.
+const bytesPerFile = "8192"
+
 // AddDisk makes and mounts a disk of some bytes. The journal is written every five minutes and not
 // before unless somebody syncs, so that what was not synced is lost with the power.
 func (g *Ground) AddDisk(ctx context.Context, label string, bytes int64) (*Disk, error) {
@@ -38,7 +41,7 @@ func (g *Ground) AddDisk(ctx context.Context, label string, bytes int64) (*Disk,
 	if err := errors.Join(f.Truncate(bytes), f.Close()); err != nil {
 		return nil, fmt.Errorf("make the image of disk %s: %w", label, err)
 	}
-	if err := g.command(ctx, "mkfs.ext4", "-q", "-m", "0", "-E", "lazy_itable_init=0,nodiscard", d.image()); err != nil {
+	if err := g.command(ctx, "mkfs.ext4", "-q", "-m", "0", "-i", bytesPerFile, "-E", "lazy_itable_init=1,nodiscard", d.image()); err != nil {
 		return nil, err
 	}
 	return d, d.mount(ctx)
@@ -50,7 +53,7 @@ func (d *Disk) image() string { return d.dir + ".img" }
 func (d *Disk) Dir() string { return d.dir }
 
 func (d *Disk) mount(ctx context.Context) error {
-	return d.g.command(ctx, "mount", "-o", "loop,commit=300,noatime", d.image(), d.dir)
+	return d.g.command(ctx, "mount", "-o", "loop,commit=300,noatime,noinit_itable", d.image(), d.dir)
 }
 
 // Fill leaves no room on the disk. Whoever writes sees ENOSPC until Empty.
