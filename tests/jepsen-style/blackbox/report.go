@@ -133,7 +133,7 @@ func (r *run) wanted() map[string]int {
 	able := r.ground.Able()
 	m := r.c.Minutes
 	w := map[string]int{
-		"kills": int(6 * m), "kills in open rounds": int(2 * m), "leader changes": int(m), "transfers": int(30 * m), "epochs": int(10 * m),
+		"kills": int(8.5 * m), "kills in open rounds": int(2 * m), "leader changes": int(m), "transfers": int(30 * m), "epochs": int(10 * m),
 		"states compared": 1,
 	}
 	if able.Networks {

@@ -35,7 +35,7 @@ const (
 const (
 	readEvery = 25 * time.Millisecond
 	askEvery  = 500 * time.Millisecond
-	atRest    = 5 * time.Millisecond
+	atRest    = 40 * time.Millisecond
 )
 
 // scribe writes into the book what the nodes tell: by their logs what they applied and who led, by

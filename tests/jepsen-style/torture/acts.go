@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/internal/child"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 const (
@@ -66,7 +67,7 @@ func (r *trial) do(ctx context.Context, a act) error {
 // scope, as they should.
 func (r *trial) awaitDecision(ctx context.Context, after string) error {
 	since := time.Now()
-	return awaitFor(ctx, decisionIn, "a decision after: "+after, func() error {
+	return rig.Await(ctx, decisionIn, "a decision after: "+after, func() error {
 		if err := r.line.update(); err != nil {
 			return err
 		}
@@ -97,14 +98,14 @@ func (r *trial) at(ctx context.Context, when trigger, hit func(leader *node) err
 		if _, err := r.watch.wait(ctx, onVote, triggerIn); err != nil {
 			return err
 		}
-		if err := sleep(ctx, rhythm-freeze/2); err != nil {
+		if err := rig.Sleep(ctx, rhythm-freeze/2); err != nil {
 			return err
 		}
 		done, err := r.frozen(ctx, leader, followers, try == freezeTries, hit)
 		if done || err != nil {
 			return err
 		}
-		if err := sleep(ctx, rhythm/2); err != nil {
+		if err := rig.Sleep(ctx, rhythm/2); err != nil {
 			return err
 		}
 		if leader, followers, err = r.group.leader(ctx); err != nil {
@@ -279,14 +280,14 @@ func (r *trial) stopPipeline(ctx context.Context) error {
 		l.expect()
 		l.letGo()
 	}
-	if err := sleep(ctx, r.c.Pause); err != nil {
+	if err := rig.Sleep(ctx, r.c.Pause); err != nil {
 		return errors.Join(err, l.proc.Kill())
 	}
 	if err := l.proc.Signal(syscall.SIGCONT); err != nil || !replaced {
 		return err
 	}
 	// It must not disturb its successor, and does not get to be asked: after a while it is killed.
-	if err := sleep(ctx, standbyFor); err != nil {
+	if err := rig.Sleep(ctx, standbyFor); err != nil {
 		return errors.Join(err, l.proc.Kill())
 	}
 	at, err := l.kill()
@@ -305,7 +306,7 @@ func (r *trial) killBroker(ctx context.Context, when trigger) error {
 		return err
 	}
 	r.brokers++
-	if err := sleep(ctx, time.Duration(r.rng.Int64N(int64(3*time.Second)))); err != nil {
+	if err := rig.Sleep(ctx, time.Duration(r.rng.Int64N(int64(3*time.Second)))); err != nil {
 		return err
 	}
 	return b.Restart(ctx)
@@ -319,7 +320,7 @@ func (r *trial) killLeader(ctx context.Context, when trigger) error {
 	if err != nil {
 		return err
 	}
-	if err := sleep(ctx, leaderAway); err != nil {
+	if err := rig.Sleep(ctx, leaderAway); err != nil {
 		return err
 	}
 	return r.group.revive()
@@ -335,6 +336,6 @@ func (r *trial) stopLeader(ctx context.Context, when trigger) error {
 	if err != nil {
 		return err
 	}
-	err = sleep(ctx, leaderStill)
+	err = rig.Sleep(ctx, leaderStill)
 	return errors.Join(err, p.Signal(syscall.SIGCONT))
 }

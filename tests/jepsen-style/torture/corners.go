@@ -15,6 +15,7 @@ import (
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/services"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 // Two of the adapter's ways are taken only when a broker has lost something, at a moment that kills
@@ -66,7 +67,7 @@ func (r *trial) corner(ctx context.Context, crew *child.Crew, report *Report) (e
 			return fmt.Errorf("%w\n%s", err, tailOf(c.log))
 		}
 	}
-	_, left, err := leftOpen(ctx, c.client)
+	_, left, err := rig.LeftOpen(ctx, c.client, namespace)
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (c *corners) leaderless(ctx context.Context, name string) (bool, error) {
 func (c *corners) awaitUnfinished(ctx context.Context) error {
 	const still = time.Second
 	since := map[string]time.Time{}
-	return awaitFor(ctx, cornerIn, "a decided epoch that is not finished", func() error {
+	return rig.Await(ctx, cornerIn, "a decided epoch that is not finished", func() error {
 		if err := c.line.update(); err != nil {
 			return err
 		}
@@ -260,7 +261,7 @@ func (c *corners) state(ctx context.Context, name string) (string, error) {
 }
 
 func (c *corners) awaitState(ctx context.Context, name, want string) error {
-	return awaitFor(ctx, cornerIn, "a transaction of "+name+" in state "+want, func() error {
+	return rig.Await(ctx, cornerIn, "a transaction of "+name+" in state "+want, func() error {
 		state, err := c.state(ctx, name)
 		if err == nil && state != want {
 			err = fmt.Errorf("it is in state %q", state)
@@ -374,7 +375,7 @@ func (c *corners) admitted(ctx context.Context, name string) error {
 		return err
 	}
 	halted := ""
-	err = awaitFor(ctx, cornerIn, "the scope of "+name+" to halt", func() error {
+	err = rig.Await(ctx, cornerIn, "the scope of "+name+" to halt", func() error {
 		one, cancel := context.WithTimeout(ctx, answerIn)
 		defer cancel()
 		resp, err := c.group.ask.Pipelines().GetPipeline(one, &unisinkv1.GetPipelineRequest{Name: name})

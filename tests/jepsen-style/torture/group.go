@@ -14,6 +14,7 @@ import (
 	"github.com/unisink/unisink/internal/freeport"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 const (
@@ -190,33 +191,5 @@ func (g *group) pipeline(ctx context.Context) (*unisinkv1.GetPipelineResponse, e
 
 // await asks until the answer is nil.
 func await(ctx context.Context, what string, ask func() error) error {
-	return awaitFor(ctx, settleIn, what, ask)
-}
-
-func awaitFor(ctx context.Context, limit time.Duration, what string, ask func() error) error {
-	end := time.Now().Add(limit)
-	for {
-		err := ask()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("waited %s for %s: %w", limit, what, err)
-		}
-		if err := sleep(ctx, askAgain); err != nil {
-			return err
-		}
-	}
-}
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
+	return rig.Await(ctx, settleIn, what, ask)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/services"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 const (
@@ -107,10 +107,10 @@ func (r *trial) say(format string, args ...any) {
 
 // setUp builds the binaries and starts the broker and the group.
 func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
-	if r.c.Binary, err = r.built(ctx, r.c.Binary, "unisink"); err != nil {
+	if r.c.Binary, err = rig.Build(ctx, r.c.Binary, r.dir, "unisink"); err != nil {
 		return err
 	}
-	if r.c.FaultsBin, err = r.built(ctx, r.c.FaultsBin, "unisink-faults", "-tags", "faults"); err != nil {
+	if r.c.FaultsBin, err = rig.Build(ctx, r.c.FaultsBin, r.dir, "unisink-faults", "-tags", "faults"); err != nil {
 		return err
 	}
 	if r.points, r.cornered, err = knownPoints(ctx, r.c.FaultsBin, r.c.Only); err != nil {
@@ -123,7 +123,7 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 	if r.client, err = kgo.NewClient(kgo.SeedBrokers(r.kafka.Addrs()...)); err != nil {
 		return errors.Join(fmt.Errorf("make a client of the broker: %w", err), r.kafka.Close())
 	}
-	if err = makeTopics(ctx, r.client); err == nil {
+	if err = rig.MakeTopics(ctx, r.client, topicIn, topicOut); err == nil {
 		r.group, err = startGroup(ctx, crew, r.c.Binary, r.dir)
 	}
 	if err != nil {
@@ -139,20 +139,6 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 	r.line = newTimeline(logs...)
 	r.watch = newWatcher(r.group.nodes)
 	return nil
-}
-
-// built builds the binary from the tree around, unless one is given.
-func (r *trial) built(ctx context.Context, given, name string, flags ...string) (string, error) {
-	if given != "" {
-		return filepath.Abs(given)
-	}
-	path := filepath.Join(r.dir, name)
-	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
-	out, err := exec.CommandContext(ctx, "go", append(args, "github.com/unisink/unisink/cmd/unisink")...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
-	}
-	return path, nil
 }
 
 // perform runs everything to the verdict.
@@ -176,7 +162,7 @@ func (r *trial) perform(ctx context.Context, report *Report) error {
 	}
 	observers.Go(func() error { r.watch.run(aside); return nil })
 	observers.Go(func() error { r.progress(aside); return nil })
-	all.Go(guarded(func() error { return generate(write, r.client, r.c.Rate, r.c.Seed, &r.records) }))
+	all.Go(guarded(func() error { return rig.Generate(write, r.client, topicIn, r.c.Rate, r.c.Seed, &r.records) }))
 	all.Go(guarded(func() error { return r.worker.supervise(ctx) }))
 	all.Go(guarded(func() error {
 		if err := r.nemesis(ctx); err != nil {
@@ -257,7 +243,7 @@ func (r *trial) drain(ctx context.Context) error {
 	r.doing = "draining"
 	r.mu.Unlock()
 	written := r.records.Load()
-	err := awaitFor(ctx, drainIn, "all orders to be read and proven", func() error {
+	err := rig.Await(ctx, drainIn, "all orders to be read and proven", func() error {
 		one, cancel := context.WithTimeout(ctx, answerIn)
 		defer cancel()
 		cut, err := r.group.ask.Pipelines().ProvenCut(one, &unisinkv1.ProvenCutRequest{Pipeline: pipelineName})
@@ -284,7 +270,7 @@ func (r *trial) drain(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("drain the pipeline: %w", err)
 	}
-	return awaitFor(ctx, drainIn, "the pipeline to drain", func() error {
+	return rig.Await(ctx, drainIn, "the pipeline to drain", func() error {
 		p, err := r.group.pipeline(ctx)
 		if err == nil && p.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
 			err = fmt.Errorf("it is %s", p.GetPipeline().GetDesired())
@@ -298,17 +284,17 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	r.say("checking %d orders", r.records.Load())
 	var err error
 	var problem string
-	if report.Verify, problem, err = verify(ctx, r.c.Binary, r.dir, r.kafka.Addrs()[0], r.group.addresses()); err != nil {
+	if report.Verify, problem, err = rig.Verify(ctx, r.c.Binary, r.outputs()...); err != nil {
 		return err
 	}
 	if problem != "" {
 		report.Problems = append(report.Problems, problem)
 	}
 	var open, files []string
-	if report.IDs, open, err = leftOpen(ctx, r.client); err != nil {
+	if report.IDs, open, err = rig.LeftOpen(ctx, r.client, namespace); err != nil {
 		return err
 	}
-	if files, err = staged(filepath.Join(r.dir, outputDir)); err != nil {
+	if files, err = rig.Staged(filepath.Join(r.dir, outputDir)); err != nil {
 		return err
 	}
 	report.Left = append(open, files...)
@@ -327,6 +313,15 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	report.Decisions = timesOf(decisions(strikes))
 	report.Restarts, err = measureRestarts(r.worker.log, r.worker.starts(), r.line)
 	return err
+}
+
+// outputs are where verify looks.
+func (r *trial) outputs() []string {
+	args := []string{pipelineName, "--brokers", r.kafka.Addrs()[0], "--from", topicIn, "--to", topicOut, "--dir", filepath.Join(r.dir, outputDir)}
+	for _, c := range r.group.addresses() {
+		args = append(args, "--coordinator", c)
+	}
+	return args
 }
 
 // finish goes into the corners, and concludes.
@@ -365,7 +360,7 @@ func decisions(strikes []strike) (all []time.Duration) {
 // progress prints a line every few seconds.
 func (r *trial) progress(ctx context.Context) {
 	began := time.Now()
-	for sleep(ctx, progressEvery) == nil {
+	for rig.Sleep(ctx, progressEvery) == nil {
 		if r.line.update() != nil {
 			continue // said by whoever needs it
 		}

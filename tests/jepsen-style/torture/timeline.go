@@ -1,13 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"time"
+
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 // What the nodes' logs call things.
@@ -35,10 +34,8 @@ func parseEpoch(s string) (e epoch, ok bool) {
 
 // timeline is what the logs of all nodes say, each fact at the first time that anyone logged it.
 type timeline struct {
-	files []string
-
 	mu       sync.Mutex // guards the rest
-	offsets  map[string]int64
+	files    []*rig.Tail
 	votes    map[epoch]time.Time // with branches to commit
 	readOnly map[epoch]time.Time
 	decided  map[epoch]time.Time
@@ -50,41 +47,26 @@ type timeline struct {
 }
 
 func newTimeline(files ...string) *timeline {
-	return &timeline{
-		files: files, offsets: map[string]int64{},
+	t := &timeline{
 		votes: map[epoch]time.Time{}, readOnly: map[epoch]time.Time{}, decided: map[epoch]time.Time{}, proven: map[epoch]time.Time{},
 		opened: map[uint64]time.Time{}, started: map[uint64]time.Time{}, closed: map[uint64]time.Time{},
 	}
+	for _, name := range files {
+		t.files = append(t.files, &rig.Tail{Path: name})
+	}
+	return t
 }
 
 // update reads what the logs have more than last time.
 func (t *timeline) update() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, name := range t.files {
-		data, err := readFrom(name, t.offsets[name])
-		if err != nil {
+	for _, f := range t.files {
+		if err := f.Lines(t.line); err != nil {
 			return err
-		}
-		whole := bytes.LastIndexByte(data, '\n') + 1 // the rest is still being written
-		t.offsets[name] += int64(whole)
-		for line := range bytes.Lines(data[:whole]) {
-			t.line(line)
 		}
 	}
 	return nil
-}
-
-func readFrom(name string, offset int64) (_ []byte, err error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if _, err := f.Seek(offset, io.SeekStart); err != nil {
-		return nil, err
-	}
-	return io.ReadAll(f)
 }
 
 // line takes one line in. What does not parse was torn by a kill, or is no line of ours.

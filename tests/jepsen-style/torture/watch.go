@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 // trigger is a moment of the protocol that a kill can wait for.
@@ -53,7 +54,7 @@ func (w *watcher) run(ctx context.Context) {
 		all.Go(func() error {
 			for ctx.Err() == nil {
 				_ = w.follow(ctx, n) // the node died, or ctx ended: either way it is tried again
-				_ = sleep(ctx, again)
+				_ = rig.Sleep(ctx, again)
 			}
 			return nil
 		})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/internal/child"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 const (
@@ -137,7 +138,7 @@ func (w *worker) supervise(ctx context.Context) error {
 		w.mu.Lock()
 		w.sudden = append(w.sudden, fmt.Sprintf("%s: %v", time.Now().Format(clock), l.proc.Err()))
 		w.mu.Unlock()
-		if err := sleep(ctx, calm); err != nil {
+		if err := rig.Sleep(ctx, calm); err != nil {
 			return err
 		}
 	}
