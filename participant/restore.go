@@ -82,7 +82,7 @@ func (g *generation) opening(ctx context.Context) (Opening, error) {
 	}
 	var resp *unisinkv1.GetPipelineResponse
 	err := g.m.answer(ctx, func(ctx context.Context, l *link) (err error) {
-		resp, err = l.pipelines.GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: g.m.cfg.Pipeline})
+		resp, err = l.pipelines.GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: g.m.cfg.Pipeline, SettingsOnly: true})
 		return err
 	})
 	if status.Code(err) == codes.Unimplemented {

@@ -39,6 +39,9 @@ func (p *pipelines) GetPipeline(_ context.Context, req *unisinkv1.GetPipelineReq
 	if !ok {
 		return nil, noPipeline(req.GetName())
 	}
+	if req.GetSettingsOnly() {
+		return &unisinkv1.GetPipelineResponse{Pipeline: wire.FromPipeline(found)}, nil
+	}
 	return p.describe(found), nil
 }
 
@@ -232,14 +235,17 @@ func (p *pipelines) ProvenCut(_ context.Context, req *unisinkv1.ProvenCutRequest
 
 func (p *pipelines) describe(x ledger.Pipeline) *unisinkv1.GetPipelineResponse {
 	out := &unisinkv1.GetPipelineResponse{Pipeline: wire.FromPipeline(x)}
+	asOf := p.s.c.Node.NodeStatus().AppliedIndex // once: it costs more than a scope does
 	for shard := range x.Shards {
-		out.Scopes = append(out.Scopes, p.scopeStatus(ledger.ScopeID{Pipeline: x.Name, Shard: shard}, x, time.Now()))
+		st := p.scopeStatus(ledger.ScopeID{Pipeline: x.Name, Shard: shard}, x, time.Now())
+		st.AsOfIndex = asOf
+		out.Scopes = append(out.Scopes, st)
 	}
 	return out
 }
 
 func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.Time) *unisinkv1.ScopeStatus {
-	out := &unisinkv1.ScopeStatus{Scope: wire.FromScope(id), AsOfIndex: p.s.c.Node.NodeStatus().AppliedIndex, SinceDecisionMs: -1}
+	out := &unisinkv1.ScopeStatus{Scope: wire.FromScope(id), SinceDecisionMs: -1}
 	var scope ledger.Scope
 	var debts []ledger.Debt
 	p.s.c.Node.View(func(m *ledger.Machine) {

@@ -120,3 +120,14 @@ func kept(t *testing.T, s *pipelines) (current, pinned string) {
 	}
 	return current, pinned
 }
+
+func TestSettingsAreToldWithoutLookingAtAnyScope(t *testing.T) {
+	s := &pipelines{s: &Server{c: Config{Node: written{shown{m: doubtful(t, 0)}}}}} // a scope's state would need Sessions
+	got, err := s.GetPipeline(t.Context(), &unisinkv1.GetPipelineRequest{Name: "p", SettingsOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.GetPipeline().GetName() != "p" || got.GetPipeline().GetSettings().GetMaxPending() == 0 || len(got.GetScopes()) != 0 {
+		t.Errorf("got %v", got)
+	}
+}

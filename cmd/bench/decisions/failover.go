@@ -119,6 +119,7 @@ type failover struct {
 	c       FailoverConfig
 	group   *group.Group
 	rng     *rand.Rand
+	killed  *group.Node // last
 	crew    *fleet.Crew
 	callers *fleet.Callers
 	writers []*fleet.Writer
@@ -189,6 +190,7 @@ func (f *failover) kill(ctx context.Context) (KillRow, error) {
 	if err != nil {
 		return KillRow{}, err
 	}
+	f.killed = n
 	at := time.Now()
 	if err := n.Proc.Kill(); err != nil {
 		return KillRow{}, fmt.Errorf("kill node %s: %w", n.ID, err)
@@ -204,6 +206,7 @@ func (f *failover) kill(ctx context.Context) (KillRow, error) {
 	if err := errors.Join(f.group.Await(ctx, n), f.group.AwaitCaughtUp(ctx, n)); err != nil {
 		return row, err
 	}
+	f.killed = nil
 	return row, f.askAgain(ctx)
 }
 
@@ -220,10 +223,21 @@ func (f *failover) awaitAll(ctx context.Context, after time.Time) error {
 		}
 		return out
 	}
-	return await(ctx, patience, func() bool { return len(without()) == 0 }, func() string {
+	return await(ctx, patience, func() bool { return len(without()) == 0 }, f.othersEnded, func() string {
 		names := without()
 		return fmt.Sprintf("%d of %d writers are told nothing for %s, %s for one; what they were told before: %v", len(names), len(f.writers), patience, names[0], f.errors())
 	})
+}
+
+// othersEnded is an error when another node than the one that was killed has ended.
+func (f *failover) othersEnded() error {
+	var errs []error
+	for _, n := range f.group.Nodes {
+		if n != f.killed && !n.Proc.Alive() {
+			errs = append(errs, fmt.Errorf("node %s ended by itself: %w\n%s", n.ID, n.Proc.Err(), f.group.Tail(n)))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // felt is what a kill came to.

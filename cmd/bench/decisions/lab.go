@@ -49,11 +49,14 @@ func inLab(ctx context.Context, c LabConfig, f func(g *group.Group) error) (err 
 	return f(g)
 }
 
-// await asks each 10 ms until something is so, for a time; why says what it waited for.
-func await(ctx context.Context, limit time.Duration, so func() bool, why func() string) error {
+// await asks each 10 ms until something is so, for a time; why says what it waited for. Ended ends it early.
+func await(ctx context.Context, limit time.Duration, so func() bool, ended func() error, why func() string) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for !so() {
+		if err := ended(); err != nil {
+			return err
+		}
 		if err := sleep(ctx, 10*time.Millisecond); err != nil {
 			return fmt.Errorf("%s: %w", why(), err)
 		}

@@ -152,7 +152,7 @@ func (s *scopes) start(ctx context.Context, name string, n int, every time.Durat
 		Client: s.group.Client, Coordinators: s.group.Addresses(), Name: name, Scopes: n, Every: every,
 	})
 	if err == nil {
-		err = await(ctx, attachWait, func() bool { return crew.Started() == n }, func() string {
+		err = await(ctx, attachWait, func() bool { return crew.Started() == n }, s.group.Ended, func() string {
 			return fmt.Sprintf("%d of %d members were started within %s", crew.Started(), n, attachWait)
 		})
 	}

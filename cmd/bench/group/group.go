@@ -171,6 +171,16 @@ func (g *Group) Leader(ctx context.Context) (*Node, error) {
 	}
 }
 
+// Ended names a node whose process has ended, with the end of its log; nil while all are alive.
+func (g *Group) Ended() error {
+	for _, n := range g.Nodes {
+		if !n.Proc.Alive() {
+			return fmt.Errorf("node %s ended: %w\n%s", n.ID, n.Proc.Err(), g.Tail(n))
+		}
+	}
+	return nil
+}
+
 // Status asks one node.
 func (g *Group) Status(ctx context.Context, n *Node) (*unisinkv1.StatusResponse, error) {
 	cl, err := NewClient(n.Client)

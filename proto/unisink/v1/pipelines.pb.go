@@ -432,8 +432,11 @@ func (x *PutPipelineResponse) GetPipeline() *Pipeline {
 }
 
 type GetPipelineRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Leaves the scopes out of the answer. A member asks so at each restore: what every scope is at would cost the
+	// leader the square of their number when they all restore.
+	SettingsOnly  bool `protobuf:"varint,2,opt,name=settings_only,json=settingsOnly,proto3" json:"settings_only,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -473,6 +476,13 @@ func (x *GetPipelineRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *GetPipelineRequest) GetSettingsOnly() bool {
+	if x != nil {
+		return x.SettingsOnly
+	}
+	return false
 }
 
 type GetPipelineResponse struct {
@@ -2261,9 +2271,10 @@ const file_unisink_v1_pipelines_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x120\n" +
 	"\bpipeline\x18\x02 \x01(\v2\x14.unisink.v1.PipelineR\bpipeline\"G\n" +
 	"\x13PutPipelineResponse\x120\n" +
-	"\bpipeline\x18\x01 \x01(\v2\x14.unisink.v1.PipelineR\bpipeline\"(\n" +
+	"\bpipeline\x18\x01 \x01(\v2\x14.unisink.v1.PipelineR\bpipeline\"M\n" +
 	"\x12GetPipelineRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"x\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12#\n" +
+	"\rsettings_only\x18\x02 \x01(\bR\fsettingsOnly\"x\n" +
 	"\x13GetPipelineResponse\x120\n" +
 	"\bpipeline\x18\x01 \x01(\v2\x14.unisink.v1.PipelineR\bpipeline\x12/\n" +
 	"\x06scopes\x18\x02 \x03(\v2\x17.unisink.v1.ScopeStatusR\x06scopes\"\x16\n" +
