@@ -21,6 +21,7 @@ import (
 type Database struct {
 	o         Options
 	finishers chan struct{} // a token per connection that is lent by with
+	tables    tableCache    // what Options.Tables are on the server
 
 	work sync.WaitGroup // goroutines; Close waits
 
@@ -84,6 +85,9 @@ func (d *Database) Open(ctx context.Context, o participant.Opening) error {
 		return err
 	}
 	if err := d.capacity(ctx, id, o); err != nil {
+		return err
+	}
+	if _, err := d.tables.renew(ctx, d); err != nil {
 		return err
 	}
 	t := &tenure{id: id, holder: holder(o), generation: o.Generation}

@@ -68,7 +68,7 @@ func (b *Branch) rehearse(ctx context.Context) error {
 		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
 	}
 	if err != nil {
-		return fmt.Errorf("the rows can't be moved into their tables: %w", err)
+		return refused(err, func(int) string { return "a row that is to be moved into its table" })
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func TestAValueFitsOrIsRefusedByName(t *testing.T) {
 		{date, `"2023-02-29"`, "!is no date"},
 		{date, `20240229`, "!is no date"},
 		{jsonText, `{"a":[1, null]}`, `{"a":[1, null]}`},
-		{jsonText, `null`, `null`},
+		{jsonText, `null`, `<null>`},
 		{jsonb, `"\\u0000"`, `"\\u0000"`},
 		{jsonb, `"\u0000"`, "!holds a NUL"},
 		{jsonb, `"\\\u0000"`, "!holds a NUL"},

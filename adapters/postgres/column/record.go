@@ -142,7 +142,7 @@ func (w *Writer) append(dst []byte, c *Column, r *stream.Record, e Epoch) (text 
 	switch c.From.Part {
 	case Field:
 		raw := w.object[c.From.Name]
-		if len(raw) == 0 || c.Type.Kind != JSON && string(raw) == "null" {
+		if len(raw) == 0 || string(raw) == "null" {
 			return dst, false, nil
 		}
 		text, err = c.Type.appendJSON(dst, raw)

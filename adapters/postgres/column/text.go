@@ -16,7 +16,7 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// appendJSON appends a field's JSON, which is not null unless the column is JSON itself.
+// appendJSON appends a field's JSON, which is not null.
 func (t *Type) appendJSON(dst []byte, raw json.RawMessage) ([]byte, error) {
 	switch t.Kind {
 	case JSON:
