@@ -46,9 +46,8 @@ torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS
 	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: jepsen
-jepsen: MINUTES = 3
 jepsen: ## break networks, disks and processes for three minutes, and judge every call (MINUTES=, SEED=, ARGS=; needs root for networks and disks)
-	go run ./tests/jepsen-style/blackbox -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
+	go run ./tests/jepsen-style/blackbox -minutes $(if $(filter file,$(origin MINUTES)),3,$(MINUTES)) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: jepsen-long
 jepsen-long: ## the same for HOURS

@@ -27,7 +27,7 @@ func rooms() []room {
 	assert := "internal/invariant"
 	// So are the switches that show what a protection is for: nothing in a build that is used.
 	mutants := "internal/mutant"
-	return []room{
+	return append([]room{
 		{path: "coordinator", may: []string{"proto", "internal"}},
 		{path: "coordinator/ledger", may: []string{assert, mutants}},
 		{path: "coordinator/round", may: []string{"coordinator/ledger", assert, mutants}},
@@ -56,6 +56,20 @@ func rooms() []room {
 		{path: "cmd", may: append([]string{"examples"}, everything...)}, // the demo carries an example
 		// Examples are what users write: the public packages, nothing internal.
 		{path: "examples", own: 2, may: []string{"participant", "processor", "adapters", "proto", "cmd/app"}},
+		{path: "tests", own: 2, may: everything},
+
+		{path: "proto", may: nil},
+		{path: "internal", own: 2, may: []string{"internal"}},
+		{path: "internal/invariant", may: nil},
+		{path: "internal/fault", may: nil},
+		{path: "internal/mutant", may: nil},
+		{path: "internal/obs", may: nil},
+	}, harnessRooms()...)
+}
+
+// harnessRooms are those of the harness.
+func harnessRooms() []room {
+	return []room{
 		// The harness is a black box: a checker must not share the coordinator's bugs.
 		{path: "tests/jepsen-style", may: []string{"participant", "proto"}},
 		// The simulation runs nodes in its own process. What judges them is in check, which imports nothing.
@@ -72,14 +86,6 @@ func rooms() []room {
 		}},
 		// The mutation gate builds checks and runs them; of the code it knows the list of mutants alone.
 		{path: "tests/jepsen-style/mutants", may: []string{"internal/mutant", "internal/child"}},
-		{path: "tests", own: 2, may: everything},
-
-		{path: "proto", may: nil},
-		{path: "internal", own: 2, may: []string{"internal"}},
-		{path: "internal/invariant", may: nil},
-		{path: "internal/fault", may: nil},
-		{path: "internal/mutant", may: nil},
-		{path: "internal/obs", may: nil},
 	}
 }
 

@@ -48,7 +48,7 @@ func (r *run) draw(report *Report, events []check.Event, path string) (err error
 	lanes["leader"].Spans = reigns(events, p.Length)
 	for _, s := range report.Strikes {
 		for _, t := range s.Targets {
-			lanes[t].Spans = append(lanes[t].Spans, show.Span{From: s.From, To: s.To, Class: classOf(s.Kind), Text: fmt.Sprintf(
+			lanes[t].Spans = append(lanes[t].Spans, show.Span{From: s.From, To: s.To, Class: classOf(s.Family), Text: fmt.Sprintf(
 				"%s at %s for %s, %s: %d rounds open, %d branches unfinished", s.Kind, s.From.Round(time.Millisecond),
 				(s.To - s.From).Round(time.Millisecond), s.Aim, s.Rounds, s.Unfinished)})
 		}
@@ -59,17 +59,8 @@ func (r *run) draw(report *Report, events []check.Event, path string) (err error
 	return show.Write(f, p)
 }
 
-func classOf(k kind) show.Class {
-	switch k {
-	case pauseOne, pauseLeader, pauseTeller, pauseOrders, pauseLines:
-		return show.Pause
-	case cutOne, cutLeader, cutAll, cutIn, cutOut, cutFromClient:
-		return show.Cut
-	case fillOne, fillWork, powerOne, powerAll, powerWorkers:
-		return show.Disk
-	default:
-		return show.Kill
-	}
+func classOf(f family) show.Class {
+	return map[family]show.Class{killing: show.Kill, pausing: show.Pause, cutting: show.Cut, filling: show.Disk, powering: show.Disk}[f]
 }
 
 // reigns are who led from when to when, as far as anybody took it up after them.
@@ -105,7 +96,8 @@ func callBars(events []check.Event) show.Bars {
 		}
 	}
 	return show.Bars{Name: "calls", Counts: []show.Count{
-		{Class: show.Bad, Text: "unknown", Number: bad}, {Class: show.Neutral, Text: "aborted, pending or refused", Number: neutral},
+		{Class: show.Bad, Text: "unknown", Number: bad},
+		{Class: show.Neutral, Text: "aborted, pending or refused", Number: neutral},
 		{Class: show.Good, Text: "committed", Number: good},
 	}}
 }

@@ -21,6 +21,7 @@ const (
 // strike is one fault that struck, as the report has it.
 type strike struct {
 	Kind    kind          `json:"kind"`
+	Family  family        `json:"-"`
 	Targets []string      `json:"targets"`
 	From    time.Duration `json:"from"`
 	To      time.Duration `json:"to"`
@@ -61,15 +62,13 @@ func (n *nemesis) lane(ctx context.Context, nr int, p *plan, settle func(context
 
 // do strikes, waits and heals.
 func (n *nemesis) do(ctx context.Context, a act) error {
-	targets, minority, err := n.targets(ctx, a)
-	if err != nil {
-		return nil //nolint:nilerr // nobody leads now: the next act has better luck
-	}
+	targets, minority := n.targets(ctx, a)
 	n.r.scribe.await(ctx, a.aim, momentIn)
-	if ctx.Err() != nil {
-		return nil
+	_ = rig.Sleep(ctx, a.linger)
+	if len(targets) == 0 || ctx.Err() != nil {
+		return nil // nobody leads now: the next act has better luck
 	}
-	s := strike{Kind: a.kind, Aim: a.aim.String(), From: n.r.book.Now(), underWay: n.r.scribe.now()}
+	s := strike{Kind: a.kind, Family: a.family, Aim: a.aim.String(), From: n.r.book.Now(), underWay: n.r.scribe.now()}
 	for _, t := range targets {
 		s.Targets = append(s.Targets, t.name())
 		s.Rounds += t.calls(n.r.scribe)
@@ -116,78 +115,107 @@ func (t target) name() string { return t.keeper().name }
 // calls are a worker's own calls without an answer, which its death leaves open for ever.
 func (t target) calls(s *scribe) int { return s.callsOf(t.name()) }
 
-// targets are whom an act strikes. Minority says that it is one node, wholly.
-func (n *nemesis) targets(ctx context.Context, a act) (all []target, minority bool, err error) {
+// targets are whom an act strikes; nobody, when it is the leader and there is none. Minority says that it
+// is one node, wholly.
+func (n *nemesis) targets(ctx context.Context, a act) (all []target, minority bool) {
 	nodes, w := n.r.group.nodes, n.r.workers
 	one := target{node: nodes[a.target%len(nodes)]}
-	every := func(ks ...*keeper) (out []target) {
-		for _, k := range ks {
-			out = append(out, target{worker: k})
-		}
-		return out
-	}
 	switch a.kind {
 	case killLeader, pauseLeader, cutLeader, cutFromClient:
 		leader, err := n.r.group.leader(ctx)
-		return []target{{node: leader}}, a.kind != cutFromClient, err
+		if err != nil {
+			return nil, false
+		}
+		return []target{{node: leader}}, a.kind != cutFromClient
 	case killOne, pauseOne, cutOne, fillOne, powerOne:
-		return []target{one}, true, nil
+		return []target{one}, true
 	case cutIn, cutOut:
-		return []target{one}, false, nil
+		return []target{one}, false
 	case killTwo:
-		return []target{one, {node: nodes[(a.target+1)%len(nodes)]}}, false, nil
+		return []target{one, {node: nodes[(a.target+1)%len(nodes)]}}, false
 	case killAll, cutAll, powerAll:
 		for _, x := range nodes {
 			all = append(all, target{node: x})
 		}
-		return all, false, nil
+		return all, false
 	case killTeller, pauseTeller:
-		return every(w.tellers[a.target%len(w.tellers)]), false, nil
+		return crowd(w.tellers[a.target%len(w.tellers)]), false
 	case killTellers:
-		return every(w.tellers...), false, nil
+		return crowd(w.tellers...), false
 	case killSweeper:
-		return every(w.sweeper), false, nil
+		return crowd(w.sweeper), false
 	case killOrders, pauseOrders:
-		return every(w.orders), false, nil
+		return crowd(w.orders), false
 	case killLines, pauseLines:
-		return every(w.lines), false, nil
+		return crowd(w.lines), false
 	case fillWork, powerWorkers:
-		return every(w.all()...), false, nil
+		return crowd(w.all()...), false
 	}
-	return nil, false, fmt.Errorf("nobody knows how to %s", a.kind)
+	return nil, false
+}
+
+func crowd(ks ...*keeper) (all []target) {
+	for _, k := range ks {
+		all = append(all, target{worker: k})
+	}
+	return all
+}
+
+// disks are those that an act on disks is about: each node's own, and the one of all workers.
+func (n *nemesis) disks(targets []target) (all []*ground.Disk) {
+	for _, t := range targets {
+		if t.node == nil {
+			return []*ground.Disk{n.r.workers.disk}
+		}
+		all = append(all, t.node.disk)
+	}
+	return all
 }
 
 // strike breaks something. It returns how many processes it killed.
 func (n *nemesis) strike(ctx context.Context, a act, targets []target) (killed int, err error) {
-	switch a.kind {
-	case killOne, killLeader, killTwo, killAll, killTeller, killTellers, killSweeper, killOrders, killLines:
+	switch a.family {
+	case killing:
 		return hold(targets)
-	case pauseOne, pauseLeader, pauseTeller, pauseOrders, pauseLines:
+	case pausing:
 		return 0, each(targets, func(t target) error {
 			t.keeper().expect() // one that stood still for too long may end itself
 			return t.keeper().signal(syscall.SIGSTOP)
 		})
-	case cutOne, cutLeader, cutAll, cutIn, cutOut, cutFromClient:
+	case cutting:
 		return 0, each(targets, func(t target) error { return n.cut(ctx, a, t.node) })
-	case fillOne:
-		targets[0].node.expect()
-		return 0, targets[0].node.disk.Fill()
-	case fillWork:
+	case filling:
 		for _, t := range targets {
-			t.worker.expect()
+			t.keeper().expect()
 		}
-		return 0, n.r.workers.disk.Fill()
-	case powerOne, powerAll:
+		return 0, each(n.disks(targets), (*ground.Disk).Fill)
+	case powering:
 		// All disks first: what is lost on one is lost on all at the same time.
-		err := each(targets, func(t target) error { return t.node.disk.PowerOff() })
-		killed, held := hold(targets)
-		return killed, errors.Join(err, held)
-	case powerWorkers:
-		err := n.r.workers.disk.PowerOff()
+		err := each(n.disks(targets), (*ground.Disk).PowerOff)
 		killed, held := hold(targets)
 		return killed, errors.Join(err, held)
 	}
 	return 0, fmt.Errorf("nobody knows how to %s", a.kind)
+}
+
+// heal mends what an act has broken.
+func (n *nemesis) heal(ctx context.Context, a act, targets []target) error {
+	switch a.family {
+	case killing:
+		release(targets)
+		return nil
+	case pausing:
+		return each(targets, func(t target) error { return t.keeper().signal(syscall.SIGCONT) })
+	case cutting:
+		return each(targets, func(t target) error { return t.node.host.Heal(ctx) })
+	case filling:
+		return each(n.disks(targets), (*ground.Disk).Empty)
+	case powering:
+		err := each(n.disks(targets), func(d *ground.Disk) error { return d.PowerOn(ctx) })
+		release(targets)
+		return err
+	}
+	return fmt.Errorf("nobody knows how to mend %s", a.kind)
 }
 
 func hold(targets []target) (killed int, err error) {
@@ -202,9 +230,9 @@ func hold(targets []target) (killed int, err error) {
 	return killed, errors.Join(errs...)
 }
 
-func each(targets []target, f func(target) error) error {
+func each[T any](all []T, f func(T) error) error {
 	var errs []error
-	for _, t := range targets {
+	for _, t := range all {
 		errs = append(errs, f(t))
 	}
 	return errors.Join(errs...)
@@ -219,44 +247,14 @@ func (n *nemesis) cut(ctx context.Context, a act, x *node) error {
 		}
 	}
 	direction := ground.Both
-	switch a.kind {
-	case cutIn:
-		direction = ground.In
-	case cutOut:
-		direction = ground.Out
-	case cutFromClient:
+	if one, oneWay := map[kind]ground.Direction{cutIn: ground.In, cutOut: ground.Out}[a.kind]; oneWay {
+		direction = one
+	} else if a.kind == cutFromClient {
 		others = []*ground.Host{nil}
-	default:
-		if a.target%2 == 0 {
-			others = append(others, nil)
-		}
+	} else if a.target%2 == 0 {
+		others = append(others, nil)
 	}
 	return x.host.Cut(ctx, direction, others...)
-}
-
-// heal mends what an act has broken.
-func (n *nemesis) heal(ctx context.Context, a act, targets []target) error {
-	switch a.kind {
-	case pauseOne, pauseLeader, pauseTeller, pauseOrders, pauseLines:
-		return each(targets, func(t target) error { return t.keeper().signal(syscall.SIGCONT) })
-	case cutOne, cutLeader, cutAll, cutIn, cutOut, cutFromClient:
-		return each(targets, func(t target) error { return t.node.host.Heal(ctx) })
-	case fillOne:
-		return targets[0].node.disk.Empty()
-	case fillWork:
-		return n.r.workers.disk.Empty()
-	case powerOne, powerAll:
-		err := each(targets, func(t target) error { return t.node.disk.PowerOn(ctx) })
-		release(targets)
-		return err
-	case powerWorkers:
-		err := n.r.workers.disk.PowerOn(ctx)
-		release(targets)
-		return err
-	default:
-		release(targets)
-		return nil
-	}
 }
 
 func release(targets []target) {
@@ -288,10 +286,10 @@ func (n *nemesis) tally() tally {
 		if s.Unfinished > 0 {
 			t.open += s.Killed
 		}
-		switch s.Kind {
-		case cutOne, cutLeader, cutAll, cutIn, cutOut, cutFromClient:
+		if s.Family == cutting {
 			t.cuts++
-		case powerOne, powerAll, powerWorkers:
+		}
+		if s.Family == powering {
 			t.powers++
 		}
 	}

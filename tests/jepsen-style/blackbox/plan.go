@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"github.com/unisink/unisink/tests/jepsen-style/blackbox/ground"
 )
 
 // kind of a fault, as the report names it.
@@ -42,19 +45,21 @@ const (
 	powerWorkers kind = "power loss of the workers"
 )
 
-// needs of a fault.
-type needs uint8
+// family of a fault: how it is done and undone.
+type family uint8
 
 const (
-	nothing needs = iota
-	networks
-	disks
+	killing  family = iota + 1
+	pausing         // SIGSTOP
+	cutting         // needs networks
+	filling         // needs disks
+	powering        // needs disks
 )
 
 // fault is one row of what the nemesis can do.
 type fault struct {
 	kind   kind
-	needs  needs
+	family family
 	weight int
 	// least and most are how long it lasts.
 	least, most time.Duration
@@ -64,21 +69,21 @@ type fault struct {
 func nodeFaults() []fault {
 	const short, long = 500 * time.Millisecond, 5 * time.Second
 	return []fault{
-		{killOne, nothing, 5, short, long},
-		{killLeader, nothing, 7, short, 2 * time.Second},
-		{killTwo, nothing, 4, short, 2 * time.Second},
-		{killAll, nothing, 4, short, 2 * time.Second},
-		{pauseOne, nothing, 1, time.Second, time.Second},
-		{pauseLeader, nothing, 2, time.Second, 5 * time.Second},
-		{cutOne, networks, 2, time.Second, 6 * time.Second},
-		{cutLeader, networks, 2, time.Second, 5 * time.Second},
-		{cutAll, networks, 1, time.Second, 3 * time.Second},
-		{cutIn, networks, 1, time.Second, 4 * time.Second},
-		{cutOut, networks, 1, time.Second, 4 * time.Second},
-		{cutFromClient, networks, 1, time.Second, 4 * time.Second},
-		{fillOne, disks, 1, time.Second, 3 * time.Second},
-		{powerOne, disks, 2, short, 2 * time.Second},
-		{powerAll, disks, 2, short, 2 * time.Second},
+		{killOne, killing, 5, short, long},
+		{killLeader, killing, 7, short, 2 * time.Second},
+		{killTwo, killing, 4, short, 2 * time.Second},
+		{killAll, killing, 4, short, 2 * time.Second},
+		{pauseOne, pausing, 1, time.Second, time.Second},
+		{pauseLeader, pausing, 2, time.Second, 5 * time.Second},
+		{cutOne, cutting, 2, time.Second, 6 * time.Second},
+		{cutLeader, cutting, 2, time.Second, 5 * time.Second},
+		{cutAll, cutting, 1, time.Second, 3 * time.Second},
+		{cutIn, cutting, 1, time.Second, 4 * time.Second},
+		{cutOut, cutting, 1, time.Second, 4 * time.Second},
+		{cutFromClient, cutting, 1, time.Second, 4 * time.Second},
+		{fillOne, filling, 1, time.Second, 3 * time.Second},
+		{powerOne, powering, 2, short, 2 * time.Second},
+		{powerAll, powering, 2, short, 2 * time.Second},
 	}
 }
 
@@ -86,16 +91,16 @@ func nodeFaults() []fault {
 func workerFaults() []fault {
 	const short = 300 * time.Millisecond
 	return []fault{
-		{killTeller, nothing, 6, short, time.Second},
-		{killTellers, nothing, 2, short, time.Second},
-		{killSweeper, nothing, 2, short, time.Second},
-		{killOrders, nothing, 3, short, 2 * time.Second},
-		{killLines, nothing, 2, short, 2 * time.Second},
-		{pauseTeller, nothing, 1, time.Second, 5 * time.Second},
-		{pauseOrders, nothing, 1, time.Second, 6 * time.Second},
-		{pauseLines, nothing, 1, time.Second, 6 * time.Second},
-		{fillWork, disks, 1, time.Second, 3 * time.Second},
-		{powerWorkers, disks, 2, short, 2 * time.Second},
+		{killTeller, killing, 6, short, time.Second},
+		{killTellers, killing, 2, short, time.Second},
+		{killSweeper, killing, 2, short, time.Second},
+		{killOrders, killing, 3, short, 2 * time.Second},
+		{killLines, killing, 2, short, 2 * time.Second},
+		{pauseTeller, pausing, 1, time.Second, 5 * time.Second},
+		{pauseOrders, pausing, 1, time.Second, 6 * time.Second},
+		{pauseLines, pausing, 1, time.Second, 6 * time.Second},
+		{fillWork, filling, 1, time.Second, 3 * time.Second},
+		{powerWorkers, powering, 3, short, 2 * time.Second},
 	}
 }
 
@@ -103,12 +108,15 @@ func workerFaults() []fault {
 type act struct {
 	fault
 	aim    moment        // what it waits for before it strikes
+	linger time.Duration // after that: the moment's messages and syncs are under way
 	target int           // of those that it can strike
 	lasts  time.Duration // until it is healed
 	calm   time.Duration // after that
 }
 
 func (a act) String() string { return fmt.Sprintf("%s %s for %s", a.kind, a.aim, a.lasts) }
+
+const longestLinger = 10 * time.Millisecond
 
 // plan draws acts from a seed. The same seed has the same acts in the same order; when each strikes
 // depends on what it waits for. Every kind comes up in each round, as often as its weight says.
@@ -120,15 +128,14 @@ type plan struct {
 	calm   time.Duration
 }
 
-// newPlan draws from the faults that are possible.
-func newPlan(seed, stream uint64, faults []fault, possible func(fault) bool, aims []moment, calm time.Duration) *plan {
-	p := &plan{rng: rand.New(rand.NewPCG(seed, stream)), aims: aims, calm: calm}
-	for _, f := range faults {
-		if possible(f) {
-			p.faults = append(p.faults, f)
-		}
+// newPlan draws from the faults that are possible; calm is about how long it is quiet between two.
+func newPlan(seed, stream uint64, faults []fault, able ground.Able, calm time.Duration) *plan {
+	return &plan{
+		rng: rand.New(rand.NewPCG(seed, stream)), calm: calm, aims: []moment{anytime, onPrepared, onPrepared, onVote, onVote, onDecision},
+		faults: slices.DeleteFunc(faults, func(f fault) bool {
+			return f.family == cutting && !able.Networks || (f.family == filling || f.family == powering) && !able.Disks
+		}),
 	}
-	return p
 }
 
 // next is the next act.
@@ -139,7 +146,7 @@ func (p *plan) next() act {
 	f := p.deck[0]
 	p.deck = p.deck[1:]
 	return act{
-		fault: f, aim: p.aims[p.rng.IntN(len(p.aims))], target: p.rng.IntN(1 << 16),
+		fault: f, aim: p.aims[p.rng.IntN(len(p.aims))], linger: time.Duration(p.rng.Int64N(int64(longestLinger))), target: p.rng.IntN(1 << 16),
 		lasts: f.least + time.Duration(p.rng.Int64N(int64(f.most-f.least)+1)).Round(time.Millisecond),
 		calm:  (p.calm/2 + time.Duration(p.rng.Int64N(int64(p.calm)))).Round(time.Millisecond),
 	}

@@ -47,7 +47,6 @@ type run struct {
 	cast
 	nemesis *nemesis
 	began   time.Time // of the storm
-	kept    string
 }
 
 // cast is who takes part, and who looks on.
@@ -95,7 +94,7 @@ func Run(ctx context.Context, c Config) (report *Report, err error) {
 		return report, errors.Join(err, r.crew.End())
 	}
 	// Processes first: they have files open on the disks.
-	defer func() { err = errors.Join(err, r.crew.End(), r.ground.Close()) }()
+	defer func() { err = errors.Join(err, r.crew.End(), r.ground.Close()) }() //nolint:contextcheck // what was made goes also when ctx is over
 	if err := r.setUp(ctx, report); err != nil {
 		return report, err
 	}
@@ -234,19 +233,14 @@ func (r *run) storm(ctx context.Context) error {
 	r.began = time.Now()
 	limit, cancel := context.WithTimeout(ctx, time.Duration(r.c.Minutes*float64(time.Minute)))
 	defer cancel()
-	able := r.ground.Able()
-	possible := func(f fault) bool {
-		return f.needs == nothing || f.needs == networks && able.Networks || f.needs == disks && able.Disks
-	}
-	moments := []moment{anytime, onPrepared, onPrepared, onVote, onVote, onDecision}
+	able, calm := r.ground.Able(), r.c.Calm
 	var lanes errgroup.Group
 	lanes.Go(func() error {
-		return r.nemesis.lane(limit, 0, newPlan(r.c.Seed, 0, nodeFaults(), possible, moments, r.c.Calm),
+		return r.nemesis.lane(limit, 0, newPlan(r.c.Seed, 0, nodeFaults(), able, calm),
 			func(ctx context.Context) error { return r.group.healthy(ctx, recoverIn) })
 	})
 	lanes.Go(func() error {
-		return r.nemesis.lane(limit, 1, newPlan(r.c.Seed, 1, workerFaults(), possible, moments, r.c.Calm*3/2),
-			func(context.Context) error { return nil })
+		return r.nemesis.lane(limit, 1, newPlan(r.c.Seed, 1, workerFaults(), able, calm*3/2), func(context.Context) error { return nil })
 	})
 	if err := lanes.Wait(); err != nil {
 		return err

@@ -50,7 +50,7 @@ func Take(ctx context.Context) (*Ground, error) {
 		}
 		g := &Ground{slot: slot, dir: filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d", name, slot)), lock: lock}
 		if err := g.begin(ctx); err != nil {
-			return nil, errors.Join(err, g.Close())
+			return nil, errors.Join(err, g.Close()) //nolint:contextcheck // what was made goes also when ctx is over
 		}
 		return g, nil
 	}

@@ -2,7 +2,6 @@ package house
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/rpc"
 
@@ -131,15 +130,4 @@ func (b *Branch) Discard(context.Context) error {
 		return fmt.Errorf("discard %s: %w", b.name, participant.ErrPrepared)
 	}
 	return nil
-}
-
-var errNoBranch = errors.New("a branch of another resource")
-
-// Of returns the branch as what it is here.
-func Of(b participant.Branch) (*Branch, error) {
-	mine, ok := b.(*Branch)
-	if !ok {
-		return nil, errNoBranch
-	}
-	return mine, nil
 }

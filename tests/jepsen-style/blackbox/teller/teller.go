@@ -56,7 +56,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if w.files, err = file.NewSink(file.SinkConfig{Dir: c.Files}); err != nil {
 		return err
 	}
-	defer func() { _ = w.files.Close() }() // what was begun and not prepared is of no use
+	defer func() { _ = w.files.Close() }() //nolint:contextcheck // what was begun and not prepared goes also when ctx is over
 	if w.cl, err = participant.NewClient(participant.ClientConfig{Coordinators: c.Coordinators, Actor: c.Name}); err != nil {
 		return err
 	}
