@@ -65,10 +65,11 @@ func txnRows(all []*unisinkv1.Transaction) [][]string {
 	return rows
 }
 
-// doubtTables keep apart what nobody has decided and what somebody has to finish.
-func doubtTables(all []*unisinkv1.Transaction) []func() [][]string {
+// doubtTables keep apart what nobody has decided, what somebody has to finish, and what only a person can end.
+func doubtTables(all []*unisinkv1.Transaction) (tables []func() [][]string) {
 	undecided := [][]string{{"UNDECIDED", "AGE", "TIME LEFT", "BLOCKED BY", "NEXT"}}
 	unfinished := [][]string{{"UNFINISHED", "AGE", "OUTCOME", "BRANCH", "NEXT"}}
+	broken := [][]string{{"NEEDS A PERSON", "WHAT HAPPENED"}}
 	for _, t := range all {
 		age := ago(time.Duration(t.GetAgeMs()) * time.Millisecond)
 		if t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING {
@@ -76,21 +77,24 @@ func doubtTables(all []*unisinkv1.Transaction) []func() [][]string {
 			undecided = append(undecided, []string{t.GetTxn(), age, left, dash(cut(strings.Join(t.GetBlockedBy(), ", "), 60)), t.GetNext()})
 			continue
 		}
-		outcome := enumWord(t.GetOutcome().String(), "OUTCOME_")
 		if t.GetHeuristic() != "" {
-			unfinished = append(unfinished, []string{t.GetTxn(), age, outcome, "", "a person must decide: " + t.GetHeuristic()})
+			broken = append(broken, []string{t.GetTxn(), t.GetHeuristic()})
 		}
 		for _, b := range t.GetBranches() {
 			if b.GetNext() != "" {
-				unfinished = append(unfinished, []string{t.GetTxn(), age, outcome, branchName(b), b.GetNext()})
+				unfinished = append(unfinished, []string{t.GetTxn(), age, enumWord(t.GetOutcome().String(), "OUTCOME_"), branchName(b), b.GetNext()})
 			}
 		}
 	}
-	tables := []func() [][]string{func() [][]string { return undecided }}
-	if len(undecided) == 1 && len(unfinished) > 1 {
-		tables = nil
+	for _, rows := range [][][]string{broken, undecided, unfinished} {
+		if len(rows) > 1 {
+			tables = append(tables, func() [][]string { return rows })
+		}
 	}
-	return append(tables, func() [][]string { return unfinished })
+	if tables == nil { // nothing is in doubt
+		tables = append(tables, func() [][]string { return undecided })
+	}
+	return tables
 }
 
 // branchName is "member/resource", or the resource alone of a transaction by hand.
@@ -177,7 +181,7 @@ func choices(t *unisinkv1.Transaction) []string {
 	switch {
 	case t.GetHeuristic() != "" && t.GetScope() != nil:
 		return []string{
-			"Scope " + scope + " is halted; others go on. What that branch should have made visible is not there. A person chooses:\n" +
+			"Scope " + scope + " was halted for it; others go on. What that branch should have made visible is not there. A person chooses:\n" +
 				"  unisink pipeline resume " + scope + " --why …        go on from the restore point; the loss stays open, and readers' cuts end before it\n" +
 				"  unisink pipeline accept-loss " + scope + " --why …   go on, and let the loss be known and accepted: cuts go past it\n" +
 				"  unisink pipeline rewind " + scope + " EPOCH --why …  go back to a kept restore point, and resume: everything after it is made again, in every sink",

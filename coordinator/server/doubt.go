@@ -74,7 +74,8 @@ func (d *doubt) member(id ledger.ScopeID, name string) string {
 	return "member " + name
 }
 
-// unfinished epochs, oldest decision of each scope first.
+// unfinished epochs, oldest decision of each scope first, and with them those that lost a branch and wait
+// for a person to accept that.
 func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
 	type found struct {
 		scope ledger.ScopeID
@@ -82,14 +83,12 @@ func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
 	}
 	var all []found
 	d.s.c.Node.View(func(m *ledger.Machine) {
-		seen := map[ledger.TxnID]bool{}
-		for _, u := range m.Outstanding().Unfinished {
-			if u.Scope.Pipeline == "" || seen[u.Txn] || len(all) == limit {
-				continue
-			}
-			seen[u.Txn] = true
-			if e, ok := m.Epoch(u.Scope, u.Epoch); ok {
-				all = append(all, found{u.Scope, e})
+		for _, id := range m.Scopes() {
+			sc, _ := m.Scope(id)
+			for _, e := range sc.Epochs {
+				if len(all) < limit && (e.ProvenAt == 0 || slices.ContainsFunc(e.Branches, lost)) {
+					all = append(all, found{id, e})
+				}
 			}
 		}
 	})
@@ -98,6 +97,11 @@ func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
 		out[i] = d.epoch(f.scope, f.epoch)
 	}
 	return out
+}
+
+// lost reports that a branch was decided, is proven rolled back, and that nobody has accepted that.
+func lost(b ledger.Branch) bool {
+	return b.Proof.Verdict == ledger.ProvenRolledBack && b.Forced == ""
 }
 
 // byHand lists hand-run transactions, oldest first.
@@ -140,6 +144,9 @@ func (d *doubt) find(id ledger.TxnID) *unisinkv1.Transaction {
 
 func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {
 	t := epochTransaction(scope, e)
+	if t.GetHeuristic() != "" {
+		t.Next = "nothing: a person must decide"
+	}
 	if e.ProvenAt != 0 {
 		return t
 	}
@@ -150,7 +157,7 @@ func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Tra
 			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.String())
 		}
 	}
-	t.Next = "each branch is committed again and again until it is proven"
+	t.Next = strings.TrimPrefix(t.Next+"; ", "; ") + "each branch is committed again and again until it is proven"
 	return t
 }
 

@@ -153,7 +153,7 @@ func epochTransaction(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Tra
 	}
 	for _, b := range e.Branches {
 		t.Branches = append(t.Branches, transactionBranch(b))
-		if b.Proof.Verdict == ledger.ProvenRolledBack {
+		if lost(b) {
 			t.Heuristic = "branch " + b.ID.String() + " was decided commit and is proven rolled back: " + b.Proof.Evidence
 		}
 	}
