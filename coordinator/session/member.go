@@ -216,6 +216,28 @@ func (s *scope) renew(ctx context.Context, req *unisinkv1.RenewRequest) (*unisin
 	return &unisinkv1.RenewResponse{Lease: s.leaseNow()}, nil
 }
 
+// hear takes any word of a holder for a sign of life: who votes is not silent, though its renewals come late.
+func (s *scope) hear(name, instance string) {
+	if m := s.members[name]; m != nil && m.instance == instance && !mutant.On("session/votes-are-heard") {
+		m.lease = time.Now().Add(s.leaseTime())
+	}
+}
+
+// overslept takes off the leases what this node itself came too late by: while it stood still, members may
+// have spoken and were not heard. After a long sleep they get time to speak again.
+func (s *scope) overslept(late time.Duration, now time.Time) {
+	grace := s.leaseTime() / 3
+	for _, m := range s.members {
+		if m.instance == "" {
+			continue
+		}
+		m.lease = m.lease.Add(late)
+		if soonest := now.Add(grace); late > grace && m.lease.Before(soonest) {
+			m.lease = soonest
+		}
+	}
+}
+
 // clip bounds what a member says for people, not inside a letter.
 func clip(text string) string {
 	if len(text) > ledger.MaxText {

@@ -41,6 +41,39 @@ func TestMemberSilentForItsLeaseEndsTheGenerationAtOnce(t *testing.T) {
 	})
 }
 
+func TestMemberThatVotesIsNotSilentThoughItDoesNotRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		robots := w.start("source", "sink")
+		w.within(5*time.Second, "two epochs", func() bool { return w.newest().Final >= 2 })
+		robots[1].set(func() { robots[1].curt = true }) // the sink
+		time.Sleep(10 * time.Second)                    // of the bubble
+		if g := w.newest(); g.Generation != 1 || !g.Open {
+			t.Errorf("generation %d, open %v: %s", g.Generation, g.Open, g.Cause)
+		}
+		robots[1].set(func() { robots[1].mute = true })
+		w.within(4*time.Second, "the end of one that says nothing at all", func() bool { return w.newest().Generation != 1 || !w.newest().Open })
+		w.fall()
+	})
+}
+
+func TestALeaderThatSleptDoesNotTakeItsMembersForSilent(t *testing.T) {
+	now := time.Now()
+	s := &scope{members: map[string]*member{"a": {instance: "1", lease: now.Add(-time.Second)}, "gone": {}}}
+	s.seen.pipeline.Settings.Lease = 3000
+	s.overslept(100*time.Millisecond, now)
+	if got := s.members["a"].lease; !got.Equal(now.Add(-900 * time.Millisecond)) {
+		t.Errorf("a moment late: the lease ends %s from now", got.Sub(now))
+	}
+	s.overslept(1500*time.Millisecond, now) // half of the lease: renewals may wait unread
+	if got := s.members["a"].lease; !got.Equal(now.Add(time.Second)) {
+		t.Errorf("a long time late: the lease ends %s from now", got.Sub(now))
+	}
+	if !s.members["gone"].lease.IsZero() {
+		t.Error("a name that nobody holds has a lease")
+	}
+}
+
 func TestNewcomerTakesOverAtOnceWhenTheStreamWasSeenToEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, "source", "sink")

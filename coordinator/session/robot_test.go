@@ -32,6 +32,7 @@ type robot struct {
 	mute   bool               // keeps its votes to itself
 	deaf   bool               // does not say what is proven
 	idle   bool               // has no work
+	curt   bool               // says what it has to and does not renew its lease besides
 	solo   bool
 	starts int
 	fence  string
@@ -98,8 +99,12 @@ func (r *robot) renew(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.awake()
 		r.mu.Lock()
-		gen, work := r.st.GetGeneration(), !r.idle && len(r.down) > 0 || r.solo
+		gen, work, curt := r.st.GetGeneration(), !r.idle && len(r.down) > 0 || r.solo, r.curt
 		r.mu.Unlock()
+		if curt {
+			pause(ctx, 200*time.Millisecond)
+			continue
+		}
 		_, _ = r.w.now().Renew(ctx, &unisinkv1.RenewRequest{
 			Scope: &unisinkv1.Scope{Pipeline: pipelineName}, Member: r.member, Instance: r.instance, Generation: gen, HasWork: work,
 		})

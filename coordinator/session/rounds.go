@@ -156,6 +156,7 @@ func (s *scope) vote(ctx context.Context, req *unisinkv1.VoteRequest) (g *genera
 	if err != nil {
 		return nil, false, err
 	}
+	s.hear(req.GetMember(), req.GetInstance())
 	if n := v.GetProvenThrough(); n > g.final {
 		if err := s.claimed(ctx, req.GetMember(), req.GetInstance(), ledger.Epoch{Generation: g.number, N: n}); err != nil {
 			return nil, false, err

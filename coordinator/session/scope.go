@@ -108,21 +108,30 @@ func (s *scope) run(ctx context.Context) {
 		if s.idle() && s.r.forget(s) {
 			return
 		}
-		timer.Reset(time.Until(s.nextWake()))
+		due := s.nextWake()
+		timer.Reset(time.Until(due))
+		var f event
 		select {
 		case <-ctx.Done():
 			s.abandon()
 			return
-		case f := <-s.in:
-			f(ctx)
+		case f = <-s.in:
 		case <-s.wake:
-			s.refresh(ctx)
-			s.handRetired()
-		case <-timer.C:
-			if time.Since(s.lookedAt) >= lookAgain {
+			f = func(ctx context.Context) {
 				s.refresh(ctx)
+				s.handRetired()
+			}
+		case <-timer.C:
+			f = func(ctx context.Context) {
+				if time.Since(s.lookedAt) >= lookAgain {
+					s.refresh(ctx)
+				}
 			}
 		}
+		if now := time.Now(); now.After(due) {
+			s.overslept(now.Sub(due), now)
+		}
+		f(ctx)
 	}
 }
 
