@@ -17,7 +17,7 @@ import (
 
 // rowWriter is what a table writer keeps for a branch. It is set once, before the first row.
 type rowWriter interface {
-	// flush sends what is buffered, by the branch's exec, copyFrom or stage. It is called once, at the
+	// flush sends what is buffered, by the branch's run or stage. It is called once, at the
 	// head of Prepare; its error makes the vote No.
 	flush(ctx context.Context) error
 }
@@ -63,37 +63,38 @@ func newBranch(d *Database, t *tenure, name participant.BranchName) *Branch {
 // not end the transaction. Mode Prepared only.
 func (b *Branch) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	tag, err := b.run(ctx, true, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
-		if len(args) == 0 {
-			args = append(args, pgx.QueryExecModeExec) // one statement, not a script
+		if len(args) == 0 { // pgx would take a script
+			res := c.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Read()
+			return res.CommandTag, res.Err
 		}
 		return c.Exec(ctx, sql, args...)
 	})
 	if err != nil {
 		return 0, err
 	}
-	word, _, _ := strings.Cut(tag.String(), " ")
-	chained := word == "ROLLBACK" && strings.Contains(strings.ToLower(sql), "chain")
-	if word == "COMMIT" || chained || tag.String() == "PREPARE TRANSACTION" {
-		err := fmt.Errorf("write %s: the statement ended the branch's transaction, which is Prepare's to do: %w", b.gid, participant.ErrBug)
+	if err := allowed(tag.String(), sql); err != nil {
+		err = fmt.Errorf("write %s: %w", b.gid, err)
 		b.fail(err)
 		return 0, err
 	}
 	return tag.RowsAffected(), nil
 }
 
-// exec is Exec for statements of our own, which leave nothing in the session.
-func (b *Branch) exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error) {
-	return b.run(ctx, false, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) { return c.Exec(ctx, sql, args...) })
+// allowed judges a statement by what the server says it was: what leaves us in a transaction that is not
+// the branch's, or without our prepared statements. What left us in none is found by the session's state.
+func allowed(tag, sql string) error {
+	word, _, _ := strings.Cut(tag, " ")
+	chained := word == "ROLLBACK" && strings.Contains(strings.ToLower(sql), "chain") // else it went to a savepoint
+	switch {
+	case word == "COMMIT" || chained:
+		return errEnded
+	case word == "DEALLOCATE" || word == "DISCARD":
+		return fmt.Errorf("the statement removes what the session has prepared, which is not the branch's own: %w", participant.ErrBug)
+	}
+	return nil
 }
 
-// copyFrom copies rows into a table in the branch's transaction. Mode Prepared only.
-func (b *Branch) copyFrom(ctx context.Context, table pgx.Identifier, columns []string, rows pgx.CopyFromSource) (int64, error) {
-	tag, err := b.run(ctx, false, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
-		n, err := c.CopyFrom(ctx, table, columns, rows)
-		return pgconn.NewCommandTag(fmt.Sprintf("COPY %d", n)), err
-	})
-	return tag.RowsAffected(), err
-}
+var errEnded = fmt.Errorf("the statement ended the branch's transaction, which is Prepare's to do: %w", participant.ErrBug)
 
 // wrote names a table for the handle's text.
 func (b *Branch) wrote(table string) {
@@ -129,7 +130,7 @@ func (b *Branch) run(ctx context.Context, theirs bool, do func(ctx context.Conte
 		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
 	}
 	if err == nil && c.PgConn().TxStatus() != 'T' {
-		err = fmt.Errorf("the statement ended the branch's transaction, which is Prepare's to do: %w", participant.ErrBug)
+		err = errEnded
 	}
 	if err != nil {
 		err = fmt.Errorf("write %s: %w", b.gid, err)
@@ -159,23 +160,35 @@ func (b *Branch) usable(theirs bool) error {
 // second statement, the row. Whoever raised the row before the second statement is seen by it; whoever
 // raises it later sees the lock. One round trip.
 func (b *Branch) open(ctx context.Context) error {
+	dead, err := b.openOn(ctx)
+	if dead && ctx.Err() == nil && b.d.afresh(ctx) {
+		_, err = b.openOn(ctx) // the connection had died while nobody used it; nothing was written yet
+	}
+	return err
+}
+
+func (b *Branch) openOn(ctx context.Context) (dead bool, err error) {
 	conn, err := b.d.acquire(ctx)
 	if err != nil {
-		return fmt.Errorf("begin %s: %w", b.gid, err)
+		return false, fmt.Errorf("begin %s: %w", b.gid, err)
 	}
 	steps := append(b.d.begin(), b.t.lock(), b.t.read())
 	got, err := b.d.pipeline(ctx, conn.Conn(), steps)
 	if err != nil {
+		if isCode(err, codeNoStatement) {
+			_ = conn.Conn().Close(ctx) // somebody removed what this session had prepared
+		}
+		dead := conn.Conn().IsClosed()
 		b.d.giveBack(ctx, conn)
-		return fmt.Errorf("begin %s: %w", b.gid, classed(err))
+		return dead, fmt.Errorf("begin %s: %w", b.gid, classed(err))
 	}
 	b.tx.pid = got[len(got)-2].one()
 	if err := b.t.check(got[len(got)-1]); err != nil {
 		b.d.giveBack(ctx, conn)
-		return fmt.Errorf("begin %s: %w", b.gid, err)
+		return false, fmt.Errorf("begin %s: %w", b.gid, err)
 	}
 	b.tx.conn = conn
-	return nil
+	return false, nil
 }
 
 // giveBack returns a connection whose transaction, if any, is rolled back.

@@ -18,7 +18,7 @@ import (
 const manyConns = 1 << 12
 
 // newPool makes the pool; it connects to nothing.
-func (o Options) newPool() (*pgxpool.Pool, error) {
+func (o Options) newPool(ctx context.Context) (*pgxpool.Pool, error) {
 	c, err := pgxpool.ParseConfig(o.DSN)
 	if err != nil {
 		return nil, fmt.Errorf("read the connection string: %w: %w", participant.ErrMisconfigured, err)
@@ -26,6 +26,9 @@ func (o Options) newPool() (*pgxpool.Pool, error) {
 	c.MinConns, c.MinIdleConns, c.MaxConns = 0, 0, manyConns
 	if c.ConnConfig.RuntimeParams["application_name"] == "" && !o.Pooler {
 		c.ConnConfig.RuntimeParams["application_name"] = "unisink"
+	}
+	if o.dial != nil {
+		c.ConnConfig.DialFunc = o.dial
 	}
 	if o.Pooler {
 		c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -36,7 +39,7 @@ func (o Options) newPool() (*pgxpool.Pool, error) {
 			return err
 		}
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), c)
+	pool, err := pgxpool.NewWithConfig(ctx, c)
 	if err != nil {
 		return nil, fmt.Errorf("make the connection pool: %w", err)
 	}
@@ -83,14 +86,14 @@ func (d *Database) begin() []step {
 }
 
 // conns is the pool, made with the first call.
-func (d *Database) conns() (*pgxpool.Pool, error) {
+func (d *Database) conns(ctx context.Context) (*pgxpool.Pool, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, fmt.Errorf("postgres: the database is closed: %w", participant.ErrBug)
 	}
 	if d.pool == nil {
-		pool, err := d.o.newPool()
+		pool, err := d.o.newPool(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +104,7 @@ func (d *Database) conns() (*pgxpool.Pool, error) {
 
 // acquire takes a connection for a branch.
 func (d *Database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
-	pool, err := d.conns()
+	pool, err := d.conns(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -129,6 +132,32 @@ func (d *Database) with(ctx context.Context, f func(c *pgx.Conn) error) error {
 	return f(c.Conn())
 }
 
+// read is with for what may be done twice. When a connection turns out to be dead, as all are after the
+// server was restarted, the pool is emptied and f is called once more.
+func (d *Database) read(ctx context.Context, f func(c *pgx.Conn) error) error {
+	var dead bool
+	watched := func(c *pgx.Conn) error {
+		err := f(c)
+		dead = err != nil && c.IsClosed()
+		return err
+	}
+	err := d.with(ctx, watched)
+	if dead && ctx.Err() == nil && d.afresh(ctx) {
+		err = d.with(ctx, watched)
+	}
+	return err
+}
+
+// afresh empties the pool of connections that may be as dead as one was just now.
+func (d *Database) afresh(ctx context.Context) bool {
+	pool, err := d.conns(ctx)
+	if err != nil {
+		return false
+	}
+	pool.Reset()
+	return true
+}
+
 // identity says which database of which server this is.
 type identity struct {
 	system   string // the server's system identifier
@@ -149,7 +178,7 @@ func (d *Database) known(ctx context.Context) (identity, error) {
 	if id.system != "" {
 		return id, nil
 	}
-	err := d.with(ctx, func(c *pgx.Conn) error {
+	err := d.read(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, []step{{sql: `SELECT s.system_identifier, d.oid, d.datname, current_setting('server_version_num'), pg_is_in_recovery(),
 			current_setting('max_prepared_transactions') FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()`}})
 		if err != nil {

@@ -72,11 +72,13 @@ func (t *tenure) check(a answer) error {
 
 // raise sets the row to a generation where it is lower.
 func (d *Database) raise(ctx context.Context, t *tenure) error {
-	return d.with(ctx, func(c *pgx.Conn) error {
+	return d.read(ctx, func(c *pgx.Conn) error {
 		steps := append(d.begin(),
-			step{sql: `INSERT INTO unisink.fences AS f (holder, generation) VALUES ($1, $2) ON CONFLICT (holder)
+			step{
+				sql: `INSERT INTO unisink.fences AS f (holder, generation) VALUES ($1, $2) ON CONFLICT (holder)
 				DO UPDATE SET generation = excluded.generation, turn = f.turn + 1, raised_at = now() WHERE f.generation < excluded.generation`,
-				args: []string{t.holder, strconv.FormatUint(t.generation, 10)}},
+				args: []string{t.holder, strconv.FormatUint(t.generation, 10)},
+			},
 			step{sql: "SELECT id, turn, generation FROM unisink.fences WHERE holder = $1", args: []string{t.holder}},
 			step{sql: "COMMIT"})
 		got, err := d.pipeline(ctx, c, steps)
@@ -93,7 +95,7 @@ func (d *Database) raise(ctx context.Context, t *tenure) error {
 }
 
 // ofFence picks from pg_locks who holds the advisory lock with $1 as its first key.
-const ofFence = `locktype = 'advisory' AND objsubid = 2 AND granted AND classid::bigint = $1
+const ofFence = `locktype = 'advisory' AND objsubid = 2 AND mode = 'ShareLock' AND granted AND classid::bigint = $1
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
 // clear ends the backends that write for older generations, and returns when there is none left. What
@@ -105,7 +107,7 @@ func (d *Database) clear(ctx context.Context, t *tenure) error {
 	wait := pause{next: time.Millisecond, most: 100 * time.Millisecond}
 	for {
 		var left []string
-		err := d.with(ctx, func(c *pgx.Conn) error {
+		err := d.read(ctx, func(c *pgx.Conn) error {
 			got, err := d.pipeline(ctx, c, []step{{
 				sql:  "SELECT pid, pg_terminate_backend(pid) FROM pg_locks WHERE " + ofFence + " AND objid::bigint < $2 AND pid IS NOT NULL",
 				args: []string{t.fence, t.turn},
@@ -137,7 +139,7 @@ func (b *Branch) watch(ctx context.Context) func() string {
 	var seen string
 	done := make(chan struct{})
 	pid := b.tx.pid
-	timer := time.AfterFunc(b.d.o.LockTimeout*3/4, func() {
+	timer := time.AfterFunc(b.d.o.LockTimeout/2, func() {
 		defer close(done)
 		seen = b.d.blockers(ctx, pid)
 	})
@@ -152,10 +154,10 @@ func (b *Branch) watch(ctx context.Context) func() string {
 
 // blockers names who holds what a backend waits for; "" when that can't be told.
 func (d *Database) blockers(ctx context.Context, pid string) string {
-	ctx, cancel := context.WithTimeout(ctx, max(d.o.LockTimeout/4, minLook))
+	ctx, cancel := context.WithTimeout(ctx, max(d.o.LockTimeout/2, minLook))
 	defer cancel()
 	var names []string
-	err := d.with(ctx, func(c *pgx.Conn) error {
+	err := d.read(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, []step{{sql: blockersSQL, args: []string{pid}}})
 		if err == nil {
 			for _, row := range got[0].rows {
@@ -170,7 +172,7 @@ func (d *Database) blockers(ctx context.Context, pid string) string {
 	return strings.Join(names, ", ")
 }
 
-const minLook = 100 * time.Millisecond
+const minLook = time.Second
 
 // A prepared transaction holds locks without a backend. Its row in pg_locks has the same virtual
 // transaction as the lock on its own id, and that id stands in pg_prepared_xacts.
@@ -185,7 +187,7 @@ LEFT JOIN pg_stat_activity a ON a.pid = h.pid`
 
 // standing reads the row as it stands.
 func (d *Database) standing(ctx context.Context, t *tenure) error {
-	return d.with(ctx, func(c *pgx.Conn) error {
+	return d.read(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, []step{{sql: "SELECT id, turn + 1 FROM unisink.fences WHERE holder = $1", args: []string{t.holder}}})
 		if err == nil && len(got[0].rows) > 0 {
 			t.fence, t.turn = got[0].rows[0][0], got[0].rows[0][1]

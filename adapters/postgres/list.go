@@ -33,7 +33,7 @@ func (d *Database) List(ctx context.Context, ns participant.Namespace) ([]partic
 // all lists every namespace. Names of others can't be parsed and are left out (L9).
 func (d *Database) all(ctx context.Context, id identity) ([]participant.Listed, error) {
 	var rows [][]string
-	err := d.with(ctx, func(c *pgx.Conn) error {
+	err := d.read(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, []step{{sql: listSQL}})
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func (d *Database) Figures(ctx context.Context) (Figures, error) {
 	}
 	var f Figures
 	var now float64
-	err = d.with(ctx, func(c *pgx.Conn) error {
+	err = d.read(ctx, func(c *pgx.Conn) error {
 		return c.QueryRow(ctx, `SELECT extract(epoch FROM clock_timestamp())::float8, (SELECT count(*) FROM pg_prepared_xacts),
 			current_setting('max_prepared_transactions')::int`).Scan(&now, &f.Slots, &f.Limit)
 	})
@@ -121,7 +121,7 @@ func (d *Database) capacity(ctx context.Context, id identity, o participant.Open
 	}
 	need := max(o.MaxPending, 1)
 	var limit, slots int
-	err := d.with(ctx, func(c *pgx.Conn) error {
+	err := d.read(ctx, func(c *pgx.Conn) error {
 		return c.QueryRow(ctx, "SELECT current_setting('max_prepared_transactions')::int, (SELECT count(*)::int FROM pg_prepared_xacts)").Scan(&limit, &slots)
 	})
 	switch {

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/unisink/unisink/participant"
@@ -70,6 +71,8 @@ type Options struct {
 	Finishers int
 	// Logger; default discards.
 	Logger *slog.Logger
+
+	dial pgconn.DialFunc // replaces the network in tests
 }
 
 const (

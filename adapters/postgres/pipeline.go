@@ -143,4 +143,5 @@ const (
 	codeInvalidSchema    = "3F000"
 	codeInvalidParameter = "22023" // a transaction id of the future
 	codeReadOnly         = "25006"
+	codeNoStatement      = "26000" // a prepared statement is not there
 )

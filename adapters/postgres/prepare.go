@@ -115,6 +115,9 @@ func (b *Branch) conclude(ctx context.Context) (participant.Vote, error) {
 	if b.tx.conn == nil {
 		return participant.Vote{Kind: participant.ReadOnly}, nil
 	}
+	if s := b.tx.conn.Conn().PgConn().TxStatus(); s != 'T' && !b.tx.conn.Conn().IsClosed() && !mutant.On("postgres/tag-checked") {
+		return b.refuse(ctx, fmt.Errorf("the transaction has ended or failed before it could be prepared (status %c): %w", s, participant.ErrBug)), nil
+	}
 	if !b.tx.changed {
 		if empty, err := b.isEmpty(ctx); err != nil || empty {
 			if err == nil {
@@ -124,7 +127,7 @@ func (b *Branch) conclude(ctx context.Context) (participant.Vote, error) {
 			return b.refuse(ctx, err), nil
 		}
 	}
-	if b.d.o.Mode == Staged {
+	if b.d.o.Mode == Staged && !mutant.On("postgres/rehearsal") {
 		if err := b.rehearse(ctx); err != nil {
 			return b.refuse(ctx, err), nil
 		}
@@ -219,7 +222,7 @@ func (b *Branch) no(why error) participant.Vote {
 func (b *Branch) lostBy(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := b.d.with(ctx, func(c *pgx.Conn) error {
+	err := b.d.read(ctx, func(c *pgx.Conn) error {
 		got, err := b.d.pipeline(ctx, c, []step{b.t.read()})
 		if err != nil {
 			return err
@@ -243,28 +246,22 @@ func (b *Branch) settle(ctx context.Context, why error) (participant.Vote, error
 	}
 	wait := pause{next: 2 * time.Millisecond, most: time.Second}
 	for {
-		busy, xid, err := b.askAgain(ctx)
+		busy, found, err := b.askAgain(ctx)
 		switch {
-		case err != nil || busy:
-			why = errors.Join(why, err)
-		case xid != "":
-			b.tx.xid = xid
+		case err == nil && found:
 			return b.yes()
-		default:
+		case err == nil && !busy:
 			return b.no(b.lostBy(ctx, why)), nil
 		}
-		if err := wait.wait(ctx); err != nil {
-			return participant.Vote{}, fmt.Errorf("nobody knows yet whether it is prepared: %w", errors.Join(why, err))
-		}
-		if err != nil { // keep the first error and the last
-			why = err
+		if ended := wait.wait(ctx); ended != nil {
+			return participant.Vote{}, fmt.Errorf("nobody knows yet whether it is prepared: %w", errors.Join(why, err, ended))
 		}
 	}
 }
 
 // askAgain looks for the backend first and for the branch second.
-func (b *Branch) askAgain(ctx context.Context) (busy bool, xid string, err error) {
-	err = b.d.with(ctx, func(c *pgx.Conn) error {
+func (b *Branch) askAgain(ctx context.Context) (busy, found bool, err error) {
+	err = b.d.read(ctx, func(c *pgx.Conn) error {
 		end := "pg_terminate_backend(pid)"
 		if b.d.o.Pooler {
 			end = "false" // the backend may be at somebody else's work already
@@ -280,18 +277,18 @@ func (b *Branch) askAgain(ctx context.Context) (busy bool, xid string, err error
 			return nil
 		}
 		if b.d.o.Mode == Staged {
-			xid, err = b.d.ask(ctx, c, "SELECT 'staged' FROM unisink.staged WHERE gid = $1", b.gid)
+			staged, err := b.d.ask(ctx, c, "SELECT 'staged' FROM unisink.staged WHERE gid = $1", b.gid)
+			found = staged != ""
 			return err
 		}
 		got, err = b.d.pipeline(ctx, c, []step{{sql: `SELECT transaction, pg_snapshot_xmax(pg_current_snapshot()) FROM pg_prepared_xacts
 			WHERE gid = $1 AND database = current_database()`, args: []string{b.gid}}})
-		if err != nil || len(got[0].rows) == 0 {
-			return err
+		if found = err == nil && len(got[0].rows) > 0; found {
+			b.tx.xid, err = wide(got[0].rows[0][0], got[0].rows[0][1])
 		}
-		xid, err = wide(got[0].rows[0][0], got[0].rows[0][1])
 		return err
 	})
-	return busy, xid, err
+	return busy, found, err
 }
 
 // wide makes a transaction id of 32 bits one of 64, by the next one that will be given out.

@@ -34,7 +34,7 @@ const (
 // later transaction: a commit by another finisher takes a branch from the first to the second, so in
 // this order it is seen in one of them at least (P16).
 func (d *Database) look(ctx context.Context, id identity, b body) (f finding, evidence string, err error) {
-	err = d.with(ctx, func(c *pgx.Conn) error {
+	err = d.read(ctx, func(c *pgx.Conn) error {
 		var inList, marked string
 		list := func() (err error) { inList, err = d.inList(ctx, c, id, b); return err }
 		marker := func() (err error) { marked, err = d.marker(ctx, c, b); return err }

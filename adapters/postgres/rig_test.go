@@ -70,6 +70,20 @@ func queryOn(t testing.TB, dsn string, statements ...string) []string {
 	return out
 }
 
+// until asks until the answer is the wanted one, or the rig's minute is over.
+func (r *rig) until(question, want string) {
+	r.Helper()
+	for {
+		got := r.query(question)
+		if len(got) == 1 && got[0] == want {
+			return
+		}
+		if r.ctx.Err() != nil {
+			r.Fatalf("%s: %q, want %q", question, got, want)
+		}
+	}
+}
+
 // process is a new process on the database, by options that change what they like.
 func (r *rig) process(change ...func(*Options)) *Database {
 	r.Helper()
@@ -145,7 +159,7 @@ func (r *rig) prepared(b *Branch) participant.Handle {
 	return v.Handle
 }
 
-// refusedWith checks that a branch votes no, and returns why.
+// refused checks that a branch votes no, and returns why.
 func (r *rig) refused(b *Branch) error {
 	r.Helper()
 	v, err := b.Prepare(r.ctx)

@@ -69,7 +69,7 @@ const schemaLock = "7381240558172631881"
 
 // furnish makes the schema where it is missing.
 func (d *Database) furnish(ctx context.Context, id identity) error {
-	return d.with(ctx, func(c *pgx.Conn) error {
+	return d.read(ctx, func(c *pgx.Conn) error {
 		missing, err := d.missingTables(ctx, c)
 		if err != nil || len(missing) == 0 {
 			return err
@@ -98,7 +98,7 @@ func (d *Database) missingTables(ctx context.Context, c *pgx.Conn) ([]string, er
 	}
 	got, err := d.pipeline(ctx, c, steps)
 	if err != nil {
-		return nil, fmt.Errorf("look for the schema unisink: %w", err)
+		return nil, fmt.Errorf("look for the schema unisink: %w", classed(err))
 	}
 	var missing []string
 	for i, a := range got {
@@ -117,7 +117,7 @@ func (d *Database) prune(ctx context.Context) error {
 	age := strconv.FormatInt(int64(d.o.Retention/time.Second), 10)
 	for _, table := range []string{"unisink.commits", "unisink.dropped"} {
 		for more := true; more; {
-			err := d.with(ctx, func(c *pgx.Conn) error {
+			err := d.read(ctx, func(c *pgx.Conn) error {
 				got, err := d.pipeline(ctx, c, []step{{args: []string{age, strconv.Itoa(pruneAtOnce)}, sql: "DELETE FROM " + table +
 					" WHERE gid IN (SELECT gid FROM " + table + " WHERE at < now() - make_interval(secs => $1) LIMIT $2)"}})
 				if err == nil {
@@ -131,4 +131,10 @@ func (d *Database) prune(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Grants is the SQL that lets a role use what Schema makes.
+func Grants(role string) string {
+	r := pgx.Identifier{role}.Sanitize()
+	return "GRANT USAGE ON SCHEMA unisink TO " + r + ";\nGRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA unisink TO " + r + ";\n"
 }

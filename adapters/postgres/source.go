@@ -194,15 +194,8 @@ func (s *Source) begin(ctx context.Context, at position) error {
 
 // look fixes what is read.
 func (s *Source) look(ctx context.Context, conn *pgx.Conn, at *position) error {
-	for _, sql := range []string{
-		"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
-		// Keys are told as texts, and read as such. And waiting for a slow pipeline is no reason to lose the snapshot.
-		`SELECT set_config(name, CASE name WHEN 'DateStyle' THEN 'ISO, YMD' WHEN 'TimeZone' THEN 'UTC' WHEN 'IntervalStyle' THEN 'postgres' WHEN 'extra_float_digits' THEN '1' ELSE '0' END, true)
-		   FROM pg_catalog.pg_settings WHERE name IN ('DateStyle', 'TimeZone', 'IntervalStyle', 'extra_float_digits', 'statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')`,
-	} {
-		if _, err := conn.Exec(ctx, sql); err != nil {
-			return err
-		}
+	if err := beginReading(ctx, conn); err != nil {
+		return err
 	}
 	r, err := lookUp(ctx, conn, s.name)
 	if err != nil {
