@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,8 +27,15 @@ type Config struct {
 
 	// RaftTLS secures the port between nodes. Nil is allowed on loopback, or with Insecure.
 	RaftTLS *raftnode.TLSConfig
-	// ClientTLS secures the gRPC port, and ForwardTLS calls from here to other nodes' gRPC port.
-	ClientTLS, ForwardTLS *tls.Config
+	// ClientTLS secures the gRPC and the HTTP port, and calls from here to other nodes' gRPC port. With
+	// it callers need certificates, and roles. Nil, which denies nothing, is allowed as above. The files
+	// of both are read again when they have changed.
+	ClientTLS *raftnode.TLSConfig
+	// RolesFile gives names in certificates their roles, and is read again when it has changed. Empty: the
+	// certificates name the roles themselves.
+	RolesFile string
+	// HTTPOpen are the paths of the HTTP port that need no certificate; default /livez and /readyz.
+	HTTPOpen []string
 	// Insecure allows plain text on addresses that are reachable from outside.
 	Insecure bool
 	// Reflection lets tools list the gRPC services.
@@ -72,6 +78,9 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	if c.HTTPOpen == nil {
+		c.HTTPOpen = []string{"/livez", "/readyz"}
+	}
 	if c.EventMemory <= 0 {
 		c.EventMemory = 4096
 	}
@@ -86,7 +95,7 @@ func (c Config) Validate() error {
 		secure     bool
 	}{
 		{"client address", c.ClientBind, c.ClientTLS != nil || c.Seams.Clients != nil},
-		{"HTTP address", c.HTTPBind, false},
+		{"HTTP address", c.HTTPBind, c.ClientTLS != nil},
 	} {
 		if a.addr == "" && a.what == "HTTP address" {
 			continue
@@ -99,6 +108,9 @@ func (c Config) Validate() error {
 		if !a.secure && !c.Insecure && !loopback(host) {
 			errs = append(errs, fmt.Errorf("the %s %q is reachable from outside without TLS; bind it to 127.0.0.1, configure certificates, or say --insecure", a.what, a.addr))
 		}
+	}
+	if c.RolesFile != "" && c.ClientTLS == nil {
+		errs = append(errs, fmt.Errorf("the roles in %s have no effect without certificates; configure TLS", c.RolesFile))
 	}
 	return errors.Join(errs...)
 }

@@ -38,6 +38,7 @@ type Coordinator struct {
 	known    atomic.Uint64 // index of the last entry that the log held when the node started
 	finisher *finish.Finisher
 	server   *server.Server
+	secure   security
 
 	leaving chan struct{} // closed when the node is to hand over and end
 	leave   func()        // closes it, once
@@ -49,8 +50,12 @@ func New(c Config) (*Coordinator, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
-	co := &Coordinator{c: c, events: eventlog.New(c.EventMemory, c.Logger.With(obs.Node(c.NodeID)))}
-	client, err := c.Seams.Clients, error(nil)
+	secure, err := openSecurity(c)
+	if err != nil {
+		return nil, err
+	}
+	co := &Coordinator{c: c, secure: secure, events: eventlog.New(c.EventMemory, c.Logger.With(obs.Node(c.NodeID)))}
+	client := c.Seams.Clients
 	if client == nil {
 		if client, err = listen(c.ClientBind, "clients"); err != nil {
 			return nil, err
@@ -93,9 +98,9 @@ func (co *Coordinator) build(client, web net.Listener) {
 	})
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	co.server = server.New(server.Config{
+	co.server = server.New(co.secure.into(server.Config{
 		Node: edge, Members: members{co.node, co.leave}, Sessions: sessions{co.sessions}, Events: co.events, InDoubt: co.inDoubt, Logger: co.c.Logger, Registry: registry,
-		Listener: client, HTTP: web, TLS: co.c.ClientTLS, ForwardTLS: co.c.ForwardTLS, Reflection: co.c.Reflection,
+		Listener: client, HTTP: web, HTTPOpen: co.c.HTTPOpen, Reflection: co.c.Reflection,
 		HandTimeout: co.c.HandTimeout, Dial: co.c.Seams.Dial,
 		Class: server.Classes{
 			Unknown: unknown,
@@ -107,7 +112,7 @@ func (co *Coordinator) build(client, web net.Listener) {
 			Membership:   func(err error) bool { return errors.Is(err, raftnode.ErrMembership) },
 			NoSuchNode:   func(err error) bool { return errors.Is(err, raftnode.ErrNoSuchNode) },
 		},
-	})
+	}))
 }
 
 func listen(addr, whom string) (net.Listener, error) {

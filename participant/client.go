@@ -23,6 +23,8 @@ type ClientConfig struct {
 	Coordinators []string
 	// TLS of connections; nil means plain text.
 	TLS *tls.Config
+	// TLSFrom, when not nil, is asked for each new connection in the place of TLS; see TLSFiles.
+	TLSFrom func() *tls.Config
 	// Logger; default discards.
 	Logger *slog.Logger
 	// Actor is who asks, for the audit trail; default "client".
@@ -54,7 +56,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.Patience = 10 * time.Second
 	}
 	router, err := route.NewRouter(cfg.Coordinators,
-		route.WithTLS(cfg.TLS), route.WithDial(cfg.Dial), route.WithPatience(cfg.Patience))
+		route.WithTLS(cfg.TLS), route.WithTLSFrom(cfg.TLSFrom), route.WithDial(cfg.Dial), route.WithPatience(cfg.Patience))
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}

@@ -48,6 +48,8 @@ type MemberConfig struct {
 	AllowChangedResources bool
 	// TLS of connections to coordinators; nil means plain text.
 	TLS *tls.Config
+	// TLSFrom, when not nil, is asked for each new connection in the place of TLS; see TLSFiles.
+	TLSFrom func() *tls.Config
 	// Logger; default discards.
 	Logger *slog.Logger
 	// SDKVersion told to the coordinator; default Version.
@@ -118,5 +120,5 @@ func (c MemberConfig) filled() MemberConfig {
 }
 
 func (c *MemberConfig) router() (*route.Router, error) {
-	return route.NewRouter(c.Coordinators, route.WithTLS(c.TLS), route.WithDial(c.Dial))
+	return route.NewRouter(c.Coordinators, route.WithTLS(c.TLS), route.WithTLSFrom(c.TLSFrom), route.WithDial(c.Dial))
 }

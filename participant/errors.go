@@ -53,6 +53,7 @@ func refusals() map[string]error {
 		grpcerr.ChangedSpecification: ErrRefused,
 		grpcerr.ChangedResource:      ErrRefused,
 		grpcerr.Unsupported:          ErrRefused,
+		grpcerr.NotAllowed:           ErrRefused,
 		grpcerr.TooOld:               ErrTooOld,
 		grpcerr.TooNew:               ErrRefused,
 		grpcerr.Contradicts:          ErrContradicts,

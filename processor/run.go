@@ -32,6 +32,8 @@ type RunConfig struct {
 	AllowChangedResources bool
 	// TLS of connections to coordinators; nil means plain text.
 	TLS *tls.Config
+	// TLSFrom, when not nil, is asked for each new connection in the place of TLS; see participant.TLSFiles.
+	TLSFrom func() *tls.Config
 	// Logger; default discards.
 	Logger *slog.Logger
 	// Patience: how long to look for a first coordinator; see participant.MemberConfig.
@@ -61,7 +63,7 @@ func (p *Pipeline) NewMember(ctx context.Context, c RunConfig) (*participant.Mem
 		Resources: resources, Inputs: map[string]participant.Description{p.sourceName: input}, Fingerprint: p.fingerprint,
 		NoWait: c.NoWait, FromScratch: c.FromScratch, AllowChangedSpecification: c.AllowChangedSpecification,
 		AllowChangedResources: c.AllowChangedResources,
-		TLS:                   c.TLS, Logger: c.Logger, Patience: c.Patience, Dial: c.Dial,
+		TLS:                   c.TLS, TLSFrom: c.TLSFrom, Logger: c.Logger, Patience: c.Patience, Dial: c.Dial,
 	}, t)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %q: %w", name, err)

@@ -34,7 +34,10 @@ type RunContext struct {
 	Flags        *cli.Context
 	Coordinators []string
 	// TLS of connections to coordinators; nil: plain text.
-	TLS         *tls.Config
+	TLS *tls.Config
+	// TLSFrom is asked for each connection in the place of TLS, and has certificates that were renewed;
+	// nil: plain text.
+	TLSFrom     func() *tls.Config
 	NoWait      bool
 	FromScratch bool
 	// Stay: a pipeline whose source has ended is not drained, and runs until it is stopped.
@@ -182,6 +185,8 @@ func globalFlags() []cli.Flag {
 			Usage: "client `ADDRESS` of a coordinator node; several times or comma-separated", Value: cli.NewStringSlice("127.0.0.1:7400"),
 		},
 		&cli.StringFlag{Name: "ca", EnvVars: []string{"UNISINK_CA"}, Usage: "`FILE` with the authority of the coordinators' certificates (PEM); plain text without"},
+		&cli.StringFlag{Name: "cert", EnvVars: []string{"UNISINK_CERT"}, Usage: "`FILE` with a certificate (PEM), which says what you may do; with --ca"},
+		&cli.StringFlag{Name: "key", EnvVars: []string{"UNISINK_KEY"}, Usage: "`FILE` with its key"},
 		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table or json"},
 		&cli.DurationFlag{Name: "timeout", EnvVars: []string{"UNISINK_TIMEOUT"}, Value: 10 * time.Second, Usage: "longest `WAIT` for an answer; its end means unknown, not failed"},
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"UNISINK_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL` debug, info, warn or error"},

@@ -78,7 +78,7 @@ func runHeld(ctx context.Context, rc RunContext, h *worker.Held, epoch time.Dura
 	if err != nil {
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
-	m, err := h.Member(ctx, participant.MemberConfig{Coordinators: rc.Coordinators, TLS: rc.TLS, Logger: rc.Logger})
+	m, err := h.Member(ctx, participant.MemberConfig{Coordinators: rc.Coordinators, TLS: rc.TLS, TLSFrom: rc.TLSFrom, Logger: rc.Logger})
 	if err != nil {
 		return err
 	}

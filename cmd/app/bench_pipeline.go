@@ -207,7 +207,7 @@ func (a *app) runBenchWorker(c *cli.Context) (err error) {
 	if c.Duration("epoch") == 0 {
 		err = w.RunPlain(c.Context)
 	} else {
-		rc := RunContext{Flags: c, Coordinators: coordinators(c), TLS: secure, Timeout: c.Duration("timeout"), Logger: log, Out: a.out}
+		rc := RunContext{Flags: c, Coordinators: coordinators(c), TLS: present(secure), TLSFrom: secure, Timeout: c.Duration("timeout"), Logger: log, Out: a.out}
 		err = runTransactional(c.Context, rc, w, c.Duration("epoch"), c.Bool("bounded"))
 	}
 	if err != nil {
@@ -225,7 +225,7 @@ func runTransactional(ctx context.Context, rc RunContext, w *worker.Worker, epoc
 			if err := w.AwaitEnd(gctx); err != nil {
 				return err
 			}
-			cl, err := participant.NewClient(participant.ClientConfig{Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "bench", Logger: rc.Logger})
+			cl, err := participant.NewClient(participant.ClientConfig{Coordinators: rc.Coordinators, TLS: rc.TLS, TLSFrom: rc.TLSFrom, Actor: "bench", Logger: rc.Logger})
 			if err != nil {
 				return err
 			}

@@ -2,83 +2,131 @@ package app
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/coordinator"
+	"github.com/unisink/unisink/coordinator/access"
 	"github.com/unisink/unisink/coordinator/raftnode"
 	"github.com/unisink/unisink/coordinator/raftnode/devcert"
+	"github.com/unisink/unisink/participant"
 )
 
 func (a *app) cert() *cli.Command {
-	return group("cert", "certificates of nodes",
+	return group("cert", "certificates of nodes and of those who connect to them",
 		&cli.Command{
-			Name: "dev", Usage: "make an authority and a certificate for each node, for trying",
-			Description: "An authority that DIR holds already signs further nodes. No file is ever overwritten. Certificates\n" +
-				"name the node's id, localhost and the loopback addresses, and end after 90 days.",
+			Name: "dev", Usage: "make an authority and certificates for nodes and clients, for trying",
+			Description: "An authority that DIR holds already signs further ones. No file is ever overwritten. Certificates of\n" +
+				"nodes name the node's id, localhost and the loopback addresses, those of clients the roles. They end\n" +
+				"after 90 days.",
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "dir", Usage: "`DIR` for the files, readable by their owner alone"},
 				&cli.StringSliceFlag{Name: "node", Usage: "`ID` of each node"},
 				&cli.StringSliceFlag{Name: "host", Usage: "further `HOST` names or addresses of the nodes"},
+				&cli.StringSliceFlag{Name: "client", Usage: "`NAME` of each person or process that connects to nodes"},
+				&cli.StringSliceFlag{Name: "role", Usage: "`ROLE` of the clients: viewer, member:PIPELINE, client, resolver, operator or admin; several times for several"},
 			},
 			Action: a.certDev,
 		},
 	)
 }
 
+// certFiles are one certificate's.
+type certFiles struct {
+	Node   string   `json:"node,omitempty"`
+	Client string   `json:"client,omitempty"`
+	Roles  []string `json:"roles,omitempty"`
+	Cert   string   `json:"cert"`
+	Key    string   `json:"key"`
+}
+
 func (a *app) certDev(c *cli.Context) error {
-	if err := errors.Join(noArgs(c), need(c, "dir", "node")); err != nil {
+	if err := errors.Join(noArgs(c), need(c, "dir")); err != nil {
 		return err
 	}
-	dir, nodes := c.String("dir"), c.StringSlice("node")
-	for _, n := range nodes {
+	dir, nodes, clients, roles := c.String("dir"), c.StringSlice("node"), c.StringSlice("client"), c.StringSlice("role")
+	switch {
+	case len(nodes)+len(clients) == 0:
+		return usagef("name nodes with --node, or clients with --client; see `%s --help`", c.Command.HelpName)
+	case len(clients) > 0 && len(roles) == 0:
+		return usagef("say with --role what the clients may do; without one they may do nothing")
+	case len(roles) > 0 && len(clients) == 0:
+		return usagef("--role is for clients; name them with --client")
+	}
+	for _, r := range roles {
+		if err := access.CheckRole(r); err != nil {
+			return usagef("--role: %v", err)
+		}
+	}
+	for _, n := range slices.Concat(nodes, clients) {
 		for _, file := range []string{devcert.CertFile(dir, n), devcert.KeyFile(dir, n)} {
 			if _, err := os.Lstat(file); err == nil {
 				return failf(CodeRefused, "%s exists already; remove it, or choose another directory", file)
 			}
 		}
 	}
-	if err := devcert.Make(devcert.Options{Dir: dir, Nodes: nodes, Hosts: c.StringSlice("host")}); err != nil {
+	o := devcert.Options{Dir: dir, Nodes: nodes, Hosts: c.StringSlice("host"), Clients: clients, Roles: roles}
+	if err := devcert.Make(o); err != nil {
 		return withCode(CodeUsage, err)
 	}
-	type files struct {
-		Node string `json:"node"`
-		Cert string `json:"cert"`
-		Key  string `json:"key"`
-	}
+	return a.showCerts(c, o)
+}
+
+func (a *app) showCerts(c *cli.Context, o devcert.Options) error {
 	out := struct {
-		CA    string  `json:"ca"`
-		Nodes []files `json:"nodes"`
-	}{CA: filepath.Join(dir, devcert.CAFile)}
-	rows := [][]string{{"NODE", "CERTIFICATE", "KEY", "AUTHORITY"}}
-	for _, n := range nodes {
-		f := files{Node: n, Cert: devcert.CertFile(dir, n), Key: devcert.KeyFile(dir, n)}
+		CA      string      `json:"ca"`
+		Nodes   []certFiles `json:"nodes"`
+		Clients []certFiles `json:"clients"`
+	}{CA: filepath.Join(o.Dir, devcert.CAFile), Nodes: []certFiles{}, Clients: []certFiles{}}
+	rows := [][]string{{"NAME", "CERTIFICATE", "KEY", "AUTHORITY", "ROLES"}}
+	for _, n := range o.Nodes {
+		f := certFiles{Node: n, Cert: devcert.CertFile(o.Dir, n), Key: devcert.KeyFile(o.Dir, n)}
 		out.Nodes = append(out.Nodes, f)
-		rows = append(rows, []string{n, f.Cert, f.Key, out.CA})
+		rows = append(rows, []string{n, f.Cert, f.Key, out.CA, "node"})
+	}
+	for _, n := range o.Clients {
+		f := certFiles{Client: n, Roles: o.Roles, Cert: devcert.CertFile(o.Dir, n), Key: devcert.KeyFile(o.Dir, n)}
+		out.Clients = append(out.Clients, f)
+		rows = append(rows, []string{n, f.Cert, f.Key, out.CA, strings.Join(o.Roles, " ")})
 	}
 	return a.show(c, out, func() [][]string { return rows })
 }
 
-// clientTLS is how to speak to coordinators: nil, which is plain text, without --ca.
-func clientTLS(c *cli.Context) (*tls.Config, error) {
-	file := c.String("ca")
-	if file == "" {
+// clientTLS is how to speak to coordinators, asked at each connection: nil, which is plain text, without
+// --ca.
+func clientTLS(c *cli.Context) (func() *tls.Config, error) {
+	f := participant.TLSFiles{CA: c.String("ca"), Cert: c.String("cert"), Key: c.String("key")}
+	switch {
+	case (f.Cert == "") != (f.Key == ""):
+		return nil, usagef("--cert and --key are given together")
+	case f.CA == "" && f.Cert != "":
+		return nil, usagef("--cert needs --ca, the authority that the coordinators are judged by")
+	case f.CA == "":
 		return nil, nil
 	}
-	pool, err := readCA(file)
+	from, err := f.Load(slog.New(slog.NewTextHandler(c.App.ErrWriter, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return nil, withCode(CodeUsage, err)
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}, nil
+	return from, nil
 }
 
-// loadTLS reads the node's certificate for both ports: nodes prove themselves to each other, and
-// the node proves itself to clients.
+// present is the configuration as it is now.
+func present(from func() *tls.Config) *tls.Config {
+	if from == nil {
+		return nil
+	}
+	return from()
+}
+
+// loadTLS names the node's certificate for all ports: nodes prove themselves to each other, and the
+// node and its clients to each other.
 func loadTLS(c *cli.Context, cfg *coordinator.Config) error {
 	cert, key, ca := c.String("tls-cert"), c.String("tls-key"), c.String("tls-ca")
 	if cert == "" && key == "" && ca == "" {
@@ -87,28 +135,7 @@ func loadTLS(c *cli.Context, cfg *coordinator.Config) error {
 	if cert == "" || key == "" || ca == "" {
 		return usagef("--tls-cert, --tls-key and --tls-ca are given together; `unisink cert dev` makes some for trying")
 	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return withCode(CodeUsage, fmt.Errorf("read the certificate %s and its key %s: %w", cert, key, err))
-	}
-	pool, err := readCA(ca)
-	if err != nil {
-		return withCode(CodeUsage, err)
-	}
 	cfg.RaftTLS = &raftnode.TLSConfig{CertFile: cert, KeyFile: key, CAFile: ca}
-	cfg.ClientTLS = &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{pair}}
-	cfg.ForwardTLS = &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool}
+	cfg.ClientTLS = cfg.RaftTLS
 	return nil
-}
-
-func readCA(file string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, errors.New("the authority " + file + " holds no certificate in PEM form")
-	}
-	return pool, nil
 }

@@ -49,7 +49,7 @@ func connect(c *cli.Context, addresses []string, patience time.Duration) (*parti
 		return nil, err
 	}
 	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: addresses, TLS: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: patience,
+		Coordinators: addresses, TLSFrom: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: patience,
 	})
 	if err != nil {
 		return nil, withCode(CodeUsage, err)
@@ -73,9 +73,9 @@ func patience(ctx context.Context) time.Duration {
 
 // askNode asks one node, and no other, about itself. One that does not listen is asked once more
 // or twice, not for long.
-func askNode(ctx context.Context, secure *tls.Config, addr string) (*unisinkv1.StatusResponse, error) {
+func askNode(ctx context.Context, secure func() *tls.Config, addr string) (*unisinkv1.StatusResponse, error) {
 	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: []string{addr}, TLS: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: min(patience(ctx), 500*time.Millisecond),
+		Coordinators: []string{addr}, TLSFrom: secure, Actor: "cli", Logger: slog.New(slog.DiscardHandler), Patience: min(patience(ctx), 500*time.Millisecond),
 	})
 	if err != nil {
 		return nil, usagef("%v", err)

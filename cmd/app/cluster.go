@@ -116,7 +116,7 @@ func (a *app) bootstrap(c *cli.Context) error {
 
 // checkNodes asks every node that is to be bootstrapped who and where it is: a wrong address could
 // not be mended afterwards. What nodes that have a group already make of it, they say themselves.
-func checkNodes(ctx context.Context, secure *tls.Config, nodes []*unisinkv1.Node) error {
+func checkNodes(ctx context.Context, secure func() *tls.Config, nodes []*unisinkv1.Node) error {
 	seen := map[string]bool{}
 	for _, n := range nodes {
 		if seen[n.Id] {
@@ -202,7 +202,7 @@ func (a *app) clusterStatus(c *cli.Context) error {
 }
 
 // askAll asks the addresses given and every node that these name.
-func askAll(ctx context.Context, secure *tls.Config, addresses []string) []nodeAnswer {
+func askAll(ctx context.Context, secure func() *tls.Config, addresses []string) []nodeAnswer {
 	seen := map[string]bool{}
 	var answers []nodeAnswer
 	for len(addresses) > 0 {

@@ -84,7 +84,7 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 		return fmt.Errorf("declare pipeline %s: %w", spec.Name, err)
 	}
 	m, err := p.NewMember(ctx, processor.RunConfig{
-		Coordinators: rc.Coordinators, TLS: rc.TLS, NoWait: rc.NoWait, FromScratch: rc.FromScratch,
+		Coordinators: rc.Coordinators, TLS: rc.TLS, TLSFrom: rc.TLSFrom, NoWait: rc.NoWait, FromScratch: rc.FromScratch,
 		AllowChangedSpecification: rc.AllowChanged, AllowChangedResources: rc.AllowMoved, Logger: rc.Logger,
 	})
 	if err != nil {
@@ -211,7 +211,7 @@ func drain(ctx context.Context, rc RunContext, name string) error {
 // runClient is the client that a running pipeline asks with; the caller closes it.
 func runClient(rc RunContext) (*participant.Client, error) {
 	cl, err := participant.NewClient(participant.ClientConfig{
-		Coordinators: rc.Coordinators, TLS: rc.TLS, Actor: "run", Logger: slog.New(slog.DiscardHandler), Patience: rc.Timeout * 9 / 10,
+		Coordinators: rc.Coordinators, TLS: rc.TLS, TLSFrom: rc.TLSFrom, Actor: "run", Logger: slog.New(slog.DiscardHandler), Patience: rc.Timeout * 9 / 10,
 	})
 	if err != nil {
 		return nil, usagef("%v", err)

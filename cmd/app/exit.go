@@ -52,7 +52,7 @@ func usagef(format string, args ...any) error { return failf(CodeUsage, format, 
 
 var reasonCodes = map[string]Code{
 	grpcerr.NotLeader: CodeNoLeader, grpcerr.OutcomeUnknown: CodeDeadline, grpcerr.NotFound: CodeNotFound,
-	grpcerr.Halted: CodeHuman, grpcerr.Invalid: CodeUsage,
+	grpcerr.Halted: CodeHuman, grpcerr.Invalid: CodeUsage, grpcerr.NotAllowed: CodeNotAllowed, grpcerr.Distrusted: CodeNotAllowed,
 	grpcerr.MemberAlive: CodeRefused, grpcerr.Fenced: CodeRefused, grpcerr.Closed: CodeRefused, grpcerr.ChangedSpecification: CodeRefused, grpcerr.ChangedResource: CodeRefused,
 	grpcerr.Stale: CodeRefused, grpcerr.Busy: CodeRefused, grpcerr.NotDesired: CodeRefused, grpcerr.Backoff: CodeRefused,
 	grpcerr.LeaseLost: CodeRefused, grpcerr.Slow: CodeRefused, grpcerr.RateLimited: CodeRefused,

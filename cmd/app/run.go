@@ -71,7 +71,7 @@ func (a *app) runContext(c *cli.Context) (RunContext, error) {
 		return false
 	}
 	return RunContext{
-		Flags: c, Coordinators: coordinators(c), TLS: secure, NoWait: set("no-wait"), FromScratch: set("from-scratch"),
+		Flags: c, Coordinators: coordinators(c), TLS: present(secure), TLSFrom: secure, NoWait: set("no-wait"), FromScratch: set("from-scratch"),
 		AllowChanged: set("allow-changed"), AllowMoved: set("allow-moved"), Stay: set("stay"),
 		Timeout: c.Duration("timeout"), Logger: log, Out: a.out,
 	}, nil

@@ -28,6 +28,8 @@ func (a *app) serve() *cli.Command {
 			&cli.StringFlag{Name: "tls-cert", EnvVars: []string{"UNISINK_TLS_CERT"}, Usage: "`FILE` with the node's certificate (PEM)"},
 			&cli.StringFlag{Name: "tls-key", EnvVars: []string{"UNISINK_TLS_KEY"}, Usage: "`FILE` with its key"},
 			&cli.StringFlag{Name: "tls-ca", EnvVars: []string{"UNISINK_TLS_CA"}, Usage: "`FILE` with the authority of all nodes"},
+			&cli.StringFlag{Name: "roles", EnvVars: []string{"UNISINK_ROLES"}, Usage: "`FILE` that gives names in certificates their roles; by default certificates name them"},
+			&cli.StringSliceFlag{Name: "http-open", EnvVars: []string{"UNISINK_HTTP_OPEN"}, Value: cli.NewStringSlice("/livez", "/readyz"), Usage: "`PATHS` of --http that need no certificate"},
 			&cli.BoolFlag{Name: "insecure", EnvVars: []string{"UNISINK_INSECURE"}, Usage: "allow plain text on addresses reachable from outside"},
 			&cli.DurationFlag{Name: "heartbeat", EnvVars: []string{"UNISINK_HEARTBEAT"}, Value: 500 * time.Millisecond, Usage: "`TIME` without a word from the leader after which a node calls for votes"},
 			&cli.DurationFlag{Name: "keep", EnvVars: []string{"UNISINK_KEEP"}, Value: time.Hour, Usage: "how long resolved history stays readable"},
@@ -49,11 +51,14 @@ func (a *app) serveNode(c *cli.Context) error {
 		NodeID: c.String("node"), DataDir: c.String("data"), Logger: log,
 		RaftBind: c.String("raft"), RaftAdvertise: c.String("raft-advertise"),
 		ClientBind: c.String("client"), ClientAdvertise: c.String("client-advertise"), HTTPBind: c.String("http"),
-		Insecure: c.Bool("insecure"), Reflection: c.Bool("reflection"),
+		RolesFile: c.String("roles"), Insecure: c.Bool("insecure"), Reflection: c.Bool("reflection"),
 		HeartbeatTimeout: c.Duration("heartbeat"), KeepFor: c.Duration("keep"),
 	}
 	if err := loadTLS(c, &cfg); err != nil {
 		return err
+	}
+	if c.IsSet("http-open") {
+		cfg.HTTPOpen = c.StringSlice("http-open")
 	}
 	if err := cfg.Validate(); err != nil {
 		return withCode(CodeUsage, err)
@@ -64,6 +69,9 @@ func (a *app) serveNode(c *cli.Context) error {
 	}
 	log.InfoContext(c.Context, "serving", obs.Node(cfg.NodeID), slog.String("clients", cfg.ClientBind), slog.String("nodes", cfg.RaftBind),
 		slog.String("group", n.Group()))
+	if cfg.ClientTLS == nil {
+		log.WarnContext(c.Context, "plain text: nobody is asked who they are, and nothing is denied; give --tls-cert, --tls-key and --tls-ca")
+	}
 	return startError(n.Run(c.Context))
 }
 
@@ -73,7 +81,7 @@ func startError(err error) error {
 	case errors.Is(err, raftnode.ErrRemoved), errors.Is(err, raftnode.ErrForeignDataDir), errors.Is(err, raftnode.ErrDataDirEmptied), errors.Is(err, raftnode.ErrDataDirLocked), errors.Is(err, raftnode.ErrAddressInUse),
 		errors.Is(err, coordinator.ErrAddressInUse):
 		return withCode(CodeRefused, err)
-	case errors.Is(err, raftnode.ErrDataDirUnusable), errors.Is(err, raftnode.ErrConfig):
+	case errors.Is(err, raftnode.ErrDataDirUnusable), errors.Is(err, raftnode.ErrConfig), errors.Is(err, coordinator.ErrCertificates):
 		return withCode(CodeUsage, err)
 	default:
 		return err

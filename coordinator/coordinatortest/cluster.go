@@ -4,12 +4,14 @@ package coordinatortest
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/unisink/unisink/coordinator"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/raftnode"
+	"github.com/unisink/unisink/coordinator/raftnode/devcert"
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -28,8 +31,10 @@ const Namespace = "test"
 
 // Cluster is a group of nodes. Its methods may be called from the test's goroutines.
 type Cluster struct {
-	t   testing.TB
-	net *raftnode.MemoryNet
+	t      testing.TB
+	net    *raftnode.MemoryNet
+	change func(*coordinator.Config)
+	secure func() *tls.Config // of the cluster's own clients; nil: plain text
 
 	mu    sync.Mutex // guards nodes' fields; held for memory only
 	ids   []string
@@ -48,7 +53,42 @@ type node struct {
 // Start starts a group of n nodes, bootstraps it, and ends it with the test.
 func Start(t testing.TB, n int) *Cluster {
 	t.Helper()
-	c := StartNew(t, n)
+	return StartNew(t, n).bootstrap()
+}
+
+// StartSecure is Start with certificates: of each node, by its id, in the directory, and of admin, who
+// the cluster's own clients are. Change, if not nil, changes each node's settings.
+func StartSecure(t testing.TB, n int, dir, admin string, change func(*coordinator.Config)) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, net: raftnode.NewMemoryNet(), nodes: map[string]*node{}, secure: Secure(t, dir, admin)}
+	c.change = func(cfg *coordinator.Config) {
+		cfg.ClientTLS = &raftnode.TLSConfig{
+			CertFile: devcert.CertFile(dir, cfg.NodeID), KeyFile: devcert.KeyFile(dir, cfg.NodeID), CAFile: filepath.Join(dir, devcert.CAFile),
+		}
+		if change != nil {
+			change(cfg)
+		}
+	}
+	return c.start(n).bootstrap()
+}
+
+// Secure is how the bearer of a certificate in the directory connects; "" has none.
+func Secure(t testing.TB, dir, name string) func() *tls.Config {
+	t.Helper()
+	f := participant.TLSFiles{CA: filepath.Join(dir, devcert.CAFile)}
+	if name != "" {
+		f.Cert, f.Key = devcert.CertFile(dir, name), devcert.KeyFile(dir, name)
+	}
+	from, err := f.Load(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return from
+}
+
+func (c *Cluster) bootstrap() *Cluster {
+	t := c.t
+	t.Helper()
 	cl := c.ClientAt(c.ids[0])
 	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: Namespace}
 	for _, id := range c.ids {
@@ -66,14 +106,18 @@ func Start(t testing.TB, n int) *Cluster {
 // StartNew starts nodes that belong to no group yet.
 func StartNew(t testing.TB, n int) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, net: raftnode.NewMemoryNet(), nodes: map[string]*node{}}
+	return (&Cluster{t: t, net: raftnode.NewMemoryNet(), nodes: map[string]*node{}}).start(n)
+}
+
+func (c *Cluster) start(n int) *Cluster {
+	c.t.Helper()
 	for i := range n {
 		id := fmt.Sprintf("n%d", i+1)
 		c.ids = append(c.ids, id)
 		c.nodes[id] = &node{id: id}
 		c.Restart(id)
 	}
-	t.Cleanup(func() {
+	c.t.Cleanup(func() {
 		for _, id := range c.ids {
 			c.Crash(id)
 		}
@@ -101,10 +145,14 @@ func (c *Cluster) Restart(id string) {
 	c.t.Helper()
 	n := c.nodes[id]
 	l := bufconn.Listen(1 << 20)
-	co, err := coordinator.New(coordinator.Config{
+	cfg := coordinator.Config{
 		NodeID: id, RaftBind: id, ClientAdvertise: Address(id), ClientBind: Address(id), Logger: c.logger(), Insecure: true,
 		Seams: coordinator.Seams{Raft: c.net.Seams(id), Clients: l, Dial: c.Dial, OnFatal: func(err error) { c.t.Errorf("node %s must not go on: %v", id, err) }},
-	})
+	}
+	if c.change != nil {
+		c.change(&cfg)
+	}
+	co, err := coordinator.New(cfg)
 	if err != nil {
 		c.t.Fatalf("start node %s: %v", id, err)
 	}
@@ -209,8 +257,16 @@ func (c *Cluster) Client() *participant.Client { return c.client(c.Addresses()..
 func (c *Cluster) ClientAt(id string) *participant.Client { return c.client(Address(id)) }
 
 func (c *Cluster) client(addresses ...string) *participant.Client {
+	return c.ClientWith(c.secure, addresses...)
+}
+
+// ClientWith is a client with other certificates than the cluster's own, of the nodes named, or of all.
+func (c *Cluster) ClientWith(secure func() *tls.Config, addresses ...string) *participant.Client {
 	c.t.Helper()
-	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: addresses, Dial: c.Dial, Actor: "test"})
+	if len(addresses) == 0 {
+		addresses = c.Addresses()
+	}
+	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: addresses, TLSFrom: secure, Dial: c.Dial, Actor: "test"})
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -224,7 +280,7 @@ func (c *Cluster) client(addresses ...string) *participant.Client {
 
 // Status asks one node about itself.
 func (c *Cluster) Status(id string) (*unisinkv1.StatusResponse, error) {
-	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{Address(id)}, Dial: c.Dial, Patience: 100 * time.Millisecond})
+	cl, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{Address(id)}, TLSFrom: c.secure, Dial: c.Dial, Patience: 100 * time.Millisecond})
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,13 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/internal/certs"
 	"github.com/unisink/unisink/internal/mutant"
 )
 
@@ -35,6 +36,11 @@ func (t TLSConfig) validate() []error {
 	return errs
 }
 
+// Files is t as package certs takes it.
+func (t TLSConfig) Files() certs.Files {
+	return certs.Files{Cert: t.CertFile, Key: t.KeyFile, CA: t.CAFile}
+}
+
 // errPeer is in the chain of every refusal of a peer.
 var errPeer = errors.New("peer refused")
 
@@ -43,28 +49,17 @@ const handshakeTimeout = 5 * time.Second
 // peerTLS speaks mutual TLS 1.3 with members of the group and nobody else: whoever reaches the
 // raft port could otherwise depose leaders or install a snapshot.
 type peerTLS struct {
-	cert    tls.Certificate
-	roots   *x509.CertPool
+	files   *certs.Store
 	members func() map[string]string // node id -> raft address; empty before the node has a group
 }
 
-func newPeerTLS(c TLSConfig, node string, members func() map[string]string) (*peerTLS, error) {
-	cert, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+// newPeerTLS reads the files, which are read again when they change.
+func newPeerTLS(c TLSConfig, node string, log *slog.Logger, members func() map[string]string) (*peerTLS, error) {
+	files, err := certs.Open(c.Files(), node, log)
 	if err != nil {
-		return nil, fmt.Errorf("load the TLS certificate %s: %w", c.CertFile, err)
+		return nil, err
 	}
-	if !slices.Contains(cert.Leaf.DNSNames, node) {
-		return nil, fmt.Errorf("the TLS certificate %s names %v, and this node is %q; make one that names it", c.CertFile, cert.Leaf.DNSNames, node)
-	}
-	pem, err := os.ReadFile(c.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("load the TLS authority: %w", err)
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("load the TLS authority: %s holds no certificate", c.CAFile)
-	}
-	return &peerTLS{cert: cert, roots: roots, members: members}, nil
+	return &peerTLS{files: files, members: members}, nil
 }
 
 // server wraps an accepted connection. The peer must be some member; before this node has a
@@ -72,9 +67,11 @@ func newPeerTLS(c TLSConfig, node string, members func() map[string]string) (*pe
 func (p *peerTLS) server(conn net.Conn) net.Conn {
 	return &lateHandshake{Conn: tls.Server(conn, &tls.Config{
 		MinVersion:   tls.VersionTLS13,
-		Certificates: []tls.Certificate{p.cert},
+		Certificates: []tls.Certificate{*p.files.Cert()},
 		ClientAuth:   tls.RequireAndVerifyClientCert,
-		ClientCAs:    p.roots,
+		ClientCAs:    p.files.Roots(),
+		// A session would outlive the authority that it was begun under.
+		SessionTicketsDisabled: true,
 		VerifyConnection: func(cs tls.ConnectionState) error {
 			members := p.members()
 			names := cs.PeerCertificates[0].DNSNames
@@ -90,7 +87,7 @@ func (p *peerTLS) server(conn net.Conn) net.Conn {
 func (p *peerTLS) client(conn net.Conn, to string, timeout time.Duration) (net.Conn, error) {
 	tc := tls.Client(conn, &tls.Config{
 		MinVersion:         tls.VersionTLS13,
-		Certificates:       []tls.Certificate{p.cert},
+		Certificates:       []tls.Certificate{*p.files.Cert()},
 		InsecureSkipVerify: true, //nolint:gosec // verified below, by node id and not by host name
 		VerifyConnection:   func(cs tls.ConnectionState) error { return p.verifyServer(cs, to) },
 	})
@@ -108,7 +105,7 @@ func (p *peerTLS) verifyServer(cs tls.ConnectionState, to string) error {
 		chain.AddCert(c)
 	}
 	leaf := cs.PeerCertificates[0]
-	if _, err := leaf.Verify(x509.VerifyOptions{Roots: p.roots, Intermediates: chain}); err != nil {
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: p.files.Roots(), Intermediates: chain}); err != nil {
 		return fmt.Errorf("%w: %w", errPeer, err)
 	}
 	for id, address := range p.members() {

@@ -12,7 +12,7 @@ import (
 	"github.com/unisink/unisink/coordinator/raftnode/devcert"
 )
 
-func certs(t *testing.T, nodes ...string) string {
+func newCerts(t *testing.T, nodes ...string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := devcert.Make(devcert.Options{Dir: dir, Nodes: nodes}); err != nil {
@@ -26,7 +26,7 @@ func tlsFiles(dir, node string) *TLSConfig {
 }
 
 func TestAGroupDecidesOverMutualTLS(t *testing.T) {
-	dir := certs(t, nodeIDs...)
+	dir := newCerts(t, nodeIDs...)
 	nodes := threeOnDisk(t, t.TempDir(), func(c *Config) { c.TLS = tlsFiles(dir, c.NodeID) })
 	for i := range 5 {
 		propose(t, nodes, benchCommand(uint64(i+1)))
@@ -36,7 +36,7 @@ func TestAGroupDecidesOverMutualTLS(t *testing.T) {
 
 func TestACertificateThatDoesNotNameTheNodeIsRefusedAtStart(t *testing.T) {
 	c := diskConfig(t.TempDir(), "n1")
-	c.TLS = tlsFiles(certs(t, "n2"), "n2")
+	c.TLS = tlsFiles(newCerts(t, "n2"), "n2")
 	if n, err := Open(c); err == nil {
 		n.Close() //nolint:errcheck // the test has failed
 		t.Error("started with another node's certificate")
@@ -80,7 +80,7 @@ func heartbeat(from, to Transport) error {
 // TestOnlyMembersOfTheGroupAreTalkedTo: each row is a peer with its certificate, and what each
 // side believes about the group.
 func TestOnlyMembersOfTheGroupAreTalkedTo(t *testing.T) {
-	dir, foreign := certs(t, "n1", "n2", "n3"), certs(t, "n1", "n2")
+	dir, foreign := newCerts(t, "n1", "n2", "n3"), newCerts(t, "n1", "n2")
 	server := map[string]string{} // filled below: the members as n2 knows them
 	to := tlsNode(t, dir, "n2", server)
 	playMainLoop(t, to)
@@ -106,7 +106,7 @@ func TestOnlyMembersOfTheGroupAreTalkedTo(t *testing.T) {
 }
 
 func TestAPlainOrSilentPeerIsRefusedAndHoldsUpNobody(t *testing.T) {
-	dir := certs(t, "n1", "n2")
+	dir := newCerts(t, "n1", "n2")
 	group := map[string]string{}
 	to := tlsNode(t, dir, "n2", group)
 	group["n1"], group["n2"] = "elsewhere", string(to.LocalAddr())

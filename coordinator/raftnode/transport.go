@@ -232,7 +232,7 @@ func openNetwork(c Config, members func() map[string]string) (Transport, error) 
 	}
 	stream := &stream{Listener: listener, advertised: advertised(c, listener), open: map[net.Conn]struct{}{}}
 	if c.TLS != nil {
-		if stream.tls, err = newPeerTLS(*c.TLS, c.NodeID, members); err != nil {
+		if stream.tls, err = newPeerTLS(*c.TLS, c.NodeID, c.Logger, members); err != nil {
 			return nil, errors.Join(err, listener.Close())
 		}
 	}

@@ -9,31 +9,29 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
+	"github.com/unisink/unisink/coordinator/access"
 	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
-
-// hopHeader marks a forwarded call, so that two nodes that each take the other for the leader
-// do not send it to and fro.
-const hopHeader = "unisink-forwarded"
 
 // forwarder sends unary calls that need the leader to it.
 type forwarder struct {
 	node  Node
 	creds credentials.TransportCredentials
 	dial  func(context.Context, string) (net.Conn, error)
+	// mark adds whose call it is.
+	mark func(ctx context.Context, self string) context.Context
 
 	mu    sync.Mutex // guards conns; held for memory only
 	conns map[string]*grpc.ClientConn
 }
 
-func newForwarder(n Node, creds credentials.TransportCredentials, dial func(context.Context, string) (net.Conn, error)) *forwarder {
-	return &forwarder{node: n, creds: creds, dial: dial, conns: map[string]*grpc.ClientConn{}}
+func newForwarder(s *Server, creds credentials.TransportCredentials) *forwarder {
+	return &forwarder{node: s.c.Node, creds: creds, dial: s.c.Dial, mark: s.guard.HandOn, conns: map[string]*grpc.ClientConn{}}
 }
 
 // needsLeader reports whether a call is answered by the leader alone. Session is not: members
@@ -58,8 +56,7 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 		return handler(ctx, req)
 	}
 	id, addr := f.node.Leader()
-	md, _ := metadata.FromIncomingContext(ctx)
-	if addr == "" || id == st.ID || len(md.Get(hopHeader)) > 0 {
+	if addr == "" || id == st.ID || access.HandedOn(ctx) {
 		return nil, NotLeader(f.node)
 	}
 	conn, err := f.conn(addr)
@@ -71,8 +68,7 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if err != nil {
 		return nil, err
 	}
-	ctx = metadata.AppendToOutgoingContext(ctx, hopHeader, st.ID, callerHeader, peerName(ctx))
-	if err := conn.Invoke(ctx, info.FullMethod, req, resp); err != nil {
+	if err := conn.Invoke(f.mark(ctx, st.ID), info.FullMethod, req, resp); err != nil {
 		return nil, err // the leader's status, as it is
 	}
 	return resp, nil

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"runtime/debug"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -132,24 +130,4 @@ func (s *Server) SetServing(ok bool) {
 		st = healthpb.HealthCheckResponse_SERVING
 	}
 	s.health.SetServingStatus("", st)
-}
-
-func (s *Server) newHTTP() *http.Server {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := s.Ready(); err != nil {
-			say(w, http.StatusServiceUnavailable, err.Error())
-			return
-		}
-		say(w, http.StatusOK, "ok")
-	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(s.c.Registry, promhttp.HandlerOpts{}))
-	return &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}
-}
-
-// say writes a short answer; a caller that has gone is nobody's error.
-func say(w http.ResponseWriter, code int, text string) {
-	w.WriteHeader(code)
-	_, _ = fmt.Fprintln(w, text)
 }

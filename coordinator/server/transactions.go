@@ -62,7 +62,7 @@ func (t *transactions) Outcome(ctx context.Context, req *unisinkv1.OutcomeReques
 	if bad := t.s.inadmissible(id); bad != nil {
 		return nil, bad
 	}
-	if wait, ok := t.s.asked.take(t.s.caller(ctx), time.Now()); !ok {
+	if wait, ok := t.s.asked.take(t.s.guard.Caller(ctx), time.Now()); !ok {
 		return nil, grpcerr.NewRateLimited(fmt.Sprintf("transaction %s is unknown, and %d questions a second about unknown ones are answered to one caller, since each aborts one for good; ask again in %s",
 			id, questionsPerSecond, wait.Round(time.Millisecond)), wait)
 	}

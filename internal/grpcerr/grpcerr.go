@@ -54,6 +54,11 @@ const (
 	Slow = "SLOW"
 	// RateLimited: the caller asks more than it may; nothing was done. RetryAfter says when to ask again.
 	RateLimited = "RATE_LIMITED"
+	// NotAllowed: the caller's certificate gives no role that may do this; the text names one that may.
+	NotAllowed = "NOT_ALLOWED"
+	// Distrusted: the certificate that the connection began with has ended, or its authority is trusted no
+	// longer; connect again.
+	Distrusted = "DISTRUSTED"
 	// Unsupported: the group's feature level does not allow it.
 	Unsupported = "UNSUPPORTED"
 )

@@ -36,7 +36,8 @@ func rooms() []room {
 		{path: "coordinator/raftnode", may: around},
 		{path: "coordinator/session", may: around},
 		{path: "coordinator/finish", may: around},
-		{path: "coordinator/server", may: around},
+		{path: "coordinator/access", may: around},
+		{path: "coordinator/server", may: append([]string{"coordinator/access"}, around...)},
 		{path: "coordinator/console", may: around},
 		{path: "coordinator/coordinatortest", may: []string{"coordinator", "participant", "proto", "internal"}},
 

@@ -16,10 +16,12 @@ type party struct {
 // may be used wherever third parties are allowed at all.
 func parties() []party {
 	wire := []string{
-		"proto", "coordinator/server", "coordinator/session", "coordinator/wire", "coordinator/raftnode",
+		"proto", "coordinator/server", "coordinator/access", "coordinator/session", "coordinator/wire", "coordinator/raftnode",
 		"participant", "processor/link", "cmd",
 		// The form of a refusal is part of the wire, and both of its ends use it.
 		"internal/grpcerr",
+		// So is how both of them are secured.
+		"internal/grpctls",
 	}
 	commands := []string{"cmd"}
 	onlyTests := []string{}

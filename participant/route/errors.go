@@ -19,6 +19,9 @@ var (
 	ErrUnreachable = errors.New("no coordinator answered")
 	// ErrNotLeader: the node that answered does not lead, or no node does at the moment.
 	ErrNotLeader = errors.New("not the leader")
+	// ErrDistrusted: the certificate that the connection began with does not count any more. It stands
+	// beside ErrUnreachable, and the next call connects anew, with the certificate as it is then.
+	ErrDistrusted = errors.New("certificate not trusted any more")
 	// ErrNoGroup: every node that is known has answered that it belongs to no group yet. It stands
 	// beside ErrNotLeader.
 	ErrNoGroup = errors.New("no coordinator group")
@@ -70,6 +73,8 @@ func Classify(ctx context.Context, node string, err error) error {
 		return &NotLeaderError{Node: node, Leader: meta[grpcerr.MetaLeader], NoGroup: meta[grpcerr.MetaNoGroup] != "", Err: err}
 	case reason == grpcerr.OutcomeUnknown:
 		return fmt.Errorf("%w: %s could not tell the outcome: %w", ErrUnreachable, node, err)
+	case reason == grpcerr.Distrusted:
+		return fmt.Errorf("%w: %s: %w: %w", ErrUnreachable, node, ErrDistrusted, err)
 	case reason != "":
 		return err
 	}

@@ -1,6 +1,7 @@
 package devcert
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,13 +13,14 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 )
 
-// Names of the authority's files; a node's are its id with .pem and -key.pem.
+// Names of the authority's files; those of a node or client are its name with .pem and -key.pem.
 const (
 	CAFile    = "ca.pem"
 	CAKeyFile = "ca-key.pem"
@@ -32,30 +34,41 @@ type Options struct {
 	Dir   string   // made if missing
 	Nodes []string // node ids, each a DNS label
 	Hosts []string // more DNS names or IP addresses under which each node is reached
+	// Clients are the names of people and processes that connect to nodes, each with all of Roles
+	// ("viewer", "member:orders"), which are written into their certificates as URIs ("unisink:viewer").
+	Clients []string
+	Roles   []string
+	// Valid is how long certificates are good; default 90 days. An authority made here is good for 90 days.
+	Valid time.Duration
 }
 
-// CertFile is where the certificate of a node lies.
-func CertFile(dir, node string) string { return filepath.Join(dir, node+".pem") }
+// CertFile is where the certificate of a node or client lies.
+func CertFile(dir, name string) string { return filepath.Join(dir, name+".pem") }
 
-// KeyFile is where the key of a node lies.
-func KeyFile(dir, node string) string { return filepath.Join(dir, node+"-key.pem") }
+// KeyFile is where the key of a node or client lies.
+func KeyFile(dir, name string) string { return filepath.Join(dir, name+"-key.pem") }
 
-// Make writes certificates and keys for the nodes, signed by the authority in Dir, which it makes
-// if there is none. Certificates name the node's id, localhost, the loopback addresses and Hosts,
-// and are good for clients and servers. Files are readable by their owner alone. A file that
+// Make writes certificates and keys for nodes and clients, signed by the authority in Dir, which it
+// makes if there is none. Those of nodes name the node's id, localhost, the loopback addresses and
+// Hosts, and are good for clients and servers; those of clients name the roles. Files are readable by their owner alone. A file that
 // exists is never overwritten: Make then writes nothing and names it.
 func Make(o Options) error {
-	if len(o.Nodes) == 0 {
-		return errors.New("make certificates: no node is named")
+	if len(o.Nodes)+len(o.Clients) == 0 {
+		return errors.New("make certificates: no node and no client is named")
 	}
 	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
-	for _, node := range o.Nodes {
-		if node == "" || node != filepath.Base(node) || node == "ca" {
-			return fmt.Errorf("make certificates: %q cannot name a node", node)
+	seen := map[string]bool{}
+	for _, name := range slices.Concat(o.Nodes, o.Clients) {
+		if name == "" || name != filepath.Base(name) || name == "ca" {
+			return fmt.Errorf("make certificates: %q cannot name a node or client", name)
 		}
-		for _, file := range []string{CertFile(o.Dir, node), KeyFile(o.Dir, node)} {
+		if seen[name] {
+			return fmt.Errorf("make certificates: %q is named twice", name)
+		}
+		seen[name] = true
+		for _, file := range []string{CertFile(o.Dir, name), KeyFile(o.Dir, name)} {
 			if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 				return fmt.Errorf("make certificates: %s exists already; remove it, or choose another directory", file)
 			}
@@ -68,6 +81,11 @@ func Make(o Options) error {
 	for _, node := range o.Nodes {
 		if err := ca.issue(o, node); err != nil {
 			return fmt.Errorf("make certificates: node %s: %w", node, err)
+		}
+	}
+	for _, name := range o.Clients {
+		if err := ca.issueClient(o, name); err != nil {
+			return fmt.Errorf("make certificates: client %s: %w", name, err)
 		}
 	}
 	return nil
@@ -93,7 +111,7 @@ func authority(dir string) (issuer, error) {
 }
 
 func makeAuthority(certFile, keyFile string) (issuer, error) {
-	template, err := template("unisink development authority")
+	template, err := template("unisink development authority", 0)
 	if err != nil {
 		return issuer{}, err
 	}
@@ -140,7 +158,7 @@ func loadAuthority(certFile, keyFile string) (issuer, error) {
 
 // issue makes one node's certificate.
 func (ca issuer) issue(o Options, node string) error {
-	template, err := template(node)
+	template, err := template(node, o.Valid)
 	if err != nil {
 		return err
 	}
@@ -155,6 +173,24 @@ func (ca issuer) issue(o Options, node string) error {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
+	return ca.sign(o.Dir, node, template)
+}
+
+// issueClient makes one client's certificate. It has no DNS name, so it passes for no node.
+func (ca issuer) issueClient(o Options, name string) error {
+	template, err := template(name, o.Valid)
+	if err != nil {
+		return err
+	}
+	template.KeyUsage = x509.KeyUsageDigitalSignature
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	for _, role := range o.Roles {
+		template.URIs = append(template.URIs, &url.URL{Scheme: "unisink", Opaque: role})
+	}
+	return ca.sign(o.Dir, name, template)
+}
+
+func (ca issuer) sign(dir, name string, template *x509.Certificate) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -163,10 +199,10 @@ func (ca issuer) issue(o Options, node string) error {
 	if err != nil {
 		return err
 	}
-	return write(CertFile(o.Dir, node), KeyFile(o.Dir, node), der, key)
+	return write(CertFile(dir, name), KeyFile(dir, name), der, key)
 }
 
-func template(name string) (*x509.Certificate, error) {
+func template(name string, valid time.Duration) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, err
@@ -175,7 +211,7 @@ func template(name string) (*x509.Certificate, error) {
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    time.Now().Add(-time.Hour), // clocks differ
-		NotAfter:     time.Now().Add(validity),
+		NotAfter:     time.Now().Add(cmp.Or(valid, validity)),
 	}, nil
 }
 
