@@ -64,10 +64,12 @@ type ScopesResult struct {
 	Idle    []IdleRow     `json:"idle"`
 	Cost    []CostRow     `json:"cost"`
 	// Restarts and Errors of all members, over the whole run.
-	Restarts int            `json:"restarts"`
-	Errors   int            `json:"errors"`
-	Budgets  []stats.Budget `json:"budgets"`
-	CutOff   string         `json:"cut_off,omitempty"`
+	Restarts int `json:"restarts"`
+	Errors   int `json:"errors"`
+	// Causes are the first few reasons of restarts.
+	Causes  []string       `json:"causes,omitempty"`
+	Budgets []stats.Budget `json:"budgets"`
+	CutOff  string         `json:"cut_off,omitempty"`
 }
 
 // The budgets: MiB, and how much dearer a decision may be. A ratio of CPU on a busy machine is not exact to less.
@@ -87,6 +89,9 @@ func Scopes(ctx context.Context, c ScopesConfig) (out ScopesResult, err error) {
 		defer s.stop()
 		return s.run(ctx)
 	})
+	for _, why := range out.Causes {
+		c.Lab.say("a restart: %s", why)
+	}
 	out.judge()
 	if err != nil {
 		out.CutOff = "it ended with an error"
@@ -138,10 +143,18 @@ func (s *scopes) stop() {
 	}
 }
 
+// mostCauses are shown, of maybe thousands.
+const mostCauses = 5
+
 // count takes in what went wrong for the members of a crew.
 func (s *scopes) count(crew *fleet.Crew) {
 	for _, w := range crew.Writers {
 		s.out.Restarts += max(0, w.Begun()-1)
+		for _, why := range w.Halts() {
+			if len(s.out.Causes) < mostCauses {
+				s.out.Causes = append(s.out.Causes, w.Name+": "+why)
+			}
+		}
 		s.out.Errors += len(w.Failed())
 	}
 }

@@ -79,9 +79,10 @@ func (m *member) Barrier(ctx context.Context, b participant.Barrier) error {
 }
 
 // Halted implements participant.Task.
-func (m *member) Halted(context.Context, string) error {
+func (m *member) Halted(_ context.Context, why string) error {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.over = true
+	m.mu.Unlock()
+	m.w.halted(why)
 	return nil
 }

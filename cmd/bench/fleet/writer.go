@@ -20,7 +20,8 @@ type Writer struct {
 	mu     sync.Mutex // guards what follows; held for memory only
 	told   []Decision
 	count  int
-	begun  int // generations
+	begun  int      // generations
+	halts  []string // why they ended
 	failed []error
 }
 
@@ -64,6 +65,13 @@ func (w *Writer) Begun() int {
 	return w.begun
 }
 
+// Halts are the reasons why generations of a member ended.
+func (w *Writer) Halts() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.halts
+}
+
 // Failed are the errors that the writer got.
 func (w *Writer) Failed() []error {
 	w.mu.Lock()
@@ -88,6 +96,12 @@ func (w *Writer) began() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.begun++
+}
+
+func (w *Writer) halted(why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.halts = append(w.halts, why)
 }
 
 func (w *Writer) fail(err error) {
