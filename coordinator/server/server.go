@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,8 +21,10 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
 
+	"github.com/unisink/unisink/coordinator/access"
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/grpctls"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -114,9 +117,16 @@ type Config struct {
 	// Listener serves gRPC, HTTP serves /livez, /readyz and /metrics; HTTP may be nil.
 	Listener net.Listener
 	HTTP     net.Listener
-	// TLS of the gRPC listener and, with ForwardTLS, of calls to other nodes; nil: plain text.
-	TLS        *tls.Config
-	ForwardTLS *tls.Config
+	// TLS of both listeners; nil: plain text. When it asks clients for certificates, roles count.
+	TLS *tls.Config
+	// ForwardTLS is asked for each connection to another node; nil: plain text.
+	ForwardTLS func() *tls.Config
+	// Trusts says why a certificate does not count any more; nil: it does until its connection ends.
+	Trusts func(chains [][]*x509.Certificate, now time.Time) error
+	// Roles are those of a file, as it is now; nil: certificates name their roles.
+	Roles func() *access.Roles
+	// HTTPOpen are the paths of HTTP that need no certificate.
+	HTTPOpen []string
 	// Reflection lets tools list the services; off by default.
 	Reflection bool
 	// HandTimeout is the deadline of an announced transaction that names none; default 1 min.
@@ -127,6 +137,9 @@ type Config struct {
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
 }
 
+// handshakeTimeout bounds how long somebody who connects may take to say who they are.
+const handshakeTimeout = 10 * time.Second
+
 // Server answers clients of one node.
 type Server struct {
 	c       Config
@@ -134,6 +147,7 @@ type Server struct {
 	http    *http.Server
 	health  *health.Server
 	forward *forwarder
+	guard   *access.Guard
 	asked   *quota // questions about unknown transactions
 }
 
@@ -143,15 +157,19 @@ func New(c Config) *Server {
 		c.HandTimeout = time.Minute
 	}
 	s := &Server{c: c, health: health.NewServer(), asked: newQuota(questionsPerSecond, questionsAtOnce)}
+	s.guard = access.New(access.Config{
+		Certificates: c.TLS != nil && c.TLS.ClientAuth >= tls.VerifyClientCertIfGiven,
+		Nodes:        s.nodeIDs, Trusts: c.Trusts, Roles: c.Roles,
+	})
 	creds := insecure.NewCredentials()
 	if c.ForwardTLS != nil {
-		creds = credentials.NewTLS(c.ForwardTLS)
+		creds = grpctls.Credentials(c.ForwardTLS)
 	}
-	s.forward = newForwarder(c.Node, creds, c.Dial)
+	s.forward = newForwarder(s, creds)
 	m := newMetrics(c)
 	opts := []grpc.ServerOption{
-		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(c.Logger), s.forward.unary),
-		grpc.ChainStreamInterceptor(m.stream, recoverStream(c.Logger)),
+		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(c.Logger), s.guard.Unary, s.forward.unary),
+		grpc.ChainStreamInterceptor(m.stream, recoverStream(c.Logger), s.guard.Stream),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 2 * time.Second, Timeout: 2 * time.Second}),
 		// The SDK pings every 10 s, the least that grpc-go lets a client do, and clients in other languages
 		// more often. The default policy takes pings more frequent than every 5 minutes for an attack.
@@ -159,6 +177,7 @@ func New(c Config) *Server {
 		grpc.MaxRecvMsgSize(4 << 20),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
 		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(readBuffer),
+		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	if c.TLS != nil {
 		opts = append(opts, grpc.Creds(credentials.NewTLS(c.TLS)))
@@ -180,6 +199,16 @@ func New(c Config) *Server {
 	return s
 }
 
+// nodeIDs are the nodes that the ledger knows.
+func (s *Server) nodeIDs() (ids []string) {
+	s.c.Node.View(func(m *ledger.Machine) {
+		for _, n := range m.Nodes() {
+			ids = append(ids, n.ID)
+		}
+	})
+	return ids
+}
+
 // readBuffer of a connection, bytes: a vote with its handles, mostly.
 const readBuffer = 4 << 10
 
@@ -187,14 +216,14 @@ const readBuffer = 4 << 10
 func (s *Server) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := s.grpc.Serve(s.c.Listener); err != nil {
+		if err := s.grpc.Serve(s.c.Listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			return fmt.Errorf("serve gRPC at %s: %w", s.c.Listener.Addr(), err)
 		}
 		return nil
 	})
 	if s.http != nil {
 		g.Go(func() error {
-			if err := s.http.Serve(s.c.HTTP); !errors.Is(err, http.ErrServerClosed) {
+			if err := s.serveHTTP(); !errors.Is(err, http.ErrServerClosed) {
 				return fmt.Errorf("serve HTTP at %s: %w", s.c.HTTP.Addr(), err)
 			}
 			return nil

@@ -13,9 +13,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+
+	"github.com/unisink/unisink/internal/grpctls"
 )
 
 // maxMessage bounds one message either way, bytes: a restore point's inline state is the largest.
@@ -35,7 +36,7 @@ type Router struct {
 }
 
 type settings struct {
-	tls      *tls.Config
+	tls      func() *tls.Config // nil: plain text
 	dial     func(ctx context.Context, addr string) (net.Conn, error)
 	patience time.Duration
 	attempt  time.Duration
@@ -45,7 +46,23 @@ type settings struct {
 type Option func(*settings)
 
 // WithTLS makes connections use c; nil means plain text, which is the default.
-func WithTLS(c *tls.Config) Option { return func(s *settings) { s.tls = c } }
+func WithTLS(c *tls.Config) Option {
+	return func(s *settings) {
+		if s.tls = nil; c != nil {
+			s.tls = func() *tls.Config { return c }
+		}
+	}
+}
+
+// WithTLSFrom makes each new connection ask for the configuration that it is to use; a nil function
+// changes nothing.
+func WithTLSFrom(from func() *tls.Config) Option {
+	return func(s *settings) {
+		if from != nil {
+			s.tls = from
+		}
+	}
+}
 
 // WithDial replaces the network, for tests.
 func WithDial(dial func(ctx context.Context, addr string) (net.Conn, error)) Option {
@@ -117,7 +134,7 @@ func (r *Router) target(addr string) (Target, error) {
 	}
 	creds := insecure.NewCredentials()
 	if r.set.tls != nil {
-		creds = credentials.NewTLS(r.set.tls)
+		creds = grpctls.Credentials(r.set.tls)
 	}
 	opts := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
@@ -154,6 +171,10 @@ func (r *Router) Learn(addr string, err error) {
 	}
 	if r.leader == addr {
 		r.leader = ""
+	}
+	if old := r.conns[addr]; old != nil && errors.Is(err, ErrDistrusted) {
+		delete(r.conns, addr)
+		_ = old.Close() // what is under way on it would be refused, too
 	}
 	// Only the one whose turn it was gives up its turn: a follower that goes on naming a dead leader
 	// must not keep the others from being asked.
