@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 )
@@ -13,6 +14,8 @@ import (
 // somebody must write whose service can reserve, confirm and cancel. [NewTwoPhase] makes a Resource of
 // it and does the rest: it keeps a journal of what was begun, fences, tells which calls may be
 // repeated, answers for what another process left, and lets a resolver finish.
+//
+// It may also have Close() error, which the resource's Close calls last.
 //
 // Every function may be called from several goroutines and processes at once, each time for its own T, and
 // again for one T after an error, a time-out or a crash: then it does what is still to be done. An
@@ -181,6 +184,9 @@ func (r *TwoPhaseResource[T]) Close() error {
 	var errs []error
 	for _, b := range open {
 		errs = append(errs, b.drop(ctx))
+	}
+	if own, ok := r.four.(io.Closer); ok {
+		errs = append(errs, own.Close())
 	}
 	return errors.Join(errs...)
 }
