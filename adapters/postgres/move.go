@@ -33,6 +33,8 @@ type Move struct {
 	Key []string `json:"key,omitempty"`
 	// DeleteOnly: no row is put, and the key needs no unique index.
 	DeleteOnly bool `json:"delete_only,omitempty"`
+	// OID of the table when the branch was prepared: one that was dropped and made anew is another (T5).
+	OID string `json:"oid,omitempty"`
 }
 
 func (m Move) same(o Move) bool {
@@ -41,6 +43,11 @@ func (m Move) same(o Move) bool {
 
 // name is the table's name for people.
 func (m Move) name() string { return m.Schema + "." + m.Table }
+
+// which asks for the table's oid.
+func (m Move) which() step {
+	return step{sql: "SELECT to_regclass($1)::oid", args: []string{pgx.Identifier{m.Schema, m.Table}.Sanitize()}}
+}
 
 // statements move the rows that a branch staged as its i-th move. Rows are taken in order, those with
 // a key in the key's order, so that two branches lock them in one order.

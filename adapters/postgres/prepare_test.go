@@ -182,6 +182,22 @@ func TestAPrepareGoesOnWithoutItsCaller(t *testing.T) {
 	r.sees("a")
 }
 
+// Row T5.
+func TestT5_ATableThatWasMadeAnewTakesNothing(t *testing.T) {
+	r := newRig(t, services.PostgresCurrent, Staged)
+	d := r.opened(1)
+	h := r.prepared(r.begin(d, 1, 1, "a"))
+	r.query("ALTER TABLE out RENAME TO older", "CREATE TABLE out (v text)", "SELECT ''")
+	if p, err := d.Commit(r.ctx, h); err == nil || !strings.Contains(err.Error(), "made anew") {
+		t.Errorf("commit into another table of the name: verdict %d, error %v", p.Verdict, err)
+	}
+	r.is(d, h, participant.Undecided)
+	r.sees()
+	r.query("DROP TABLE out", "ALTER TABLE older RENAME TO out", "SELECT ''")
+	r.commit(d, h)
+	r.sees("a")
+}
+
 // Row L7.
 func TestL7_AServerThatTakesTooFewIsToldAtOpen(t *testing.T) {
 	r := newRig(t, services.PostgresCurrent, Prepared)

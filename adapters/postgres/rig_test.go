@@ -12,9 +12,13 @@ import (
 
 	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(servicestest.Main(m)) }
+func TestMain(m *testing.M) {
+	participanttest.Child(targetOf)
+	goleak.VerifyTestMain(servicestest.Main(m))
+}
 
 // rig is a database of its own with the table out (v text).
 type rig struct {

@@ -61,11 +61,19 @@ func Behind(p stream.Position) bool {
 	return at.read(p) == nil && at.Behind
 }
 
-// PositionKey is the key of the last row that was read at a position, as texts; nil: none was.
-func PositionKey(p stream.Position) ([]string, error) {
+// Ended reports whether a position is at the end of its source, or where it was drained.
+func Ended(p stream.Position) bool {
 	var at position
-	err := at.read(p)
-	return at.Key, err
+	return at.read(p) == nil && at.Ended
+}
+
+// LastKey is the key of the record that was read last at a position, as records have it; nil: none was.
+func LastKey(p stream.Position) ([]byte, error) {
+	var at position
+	if err := at.read(p); err != nil || len(at.Key) == 0 {
+		return nil, err
+	}
+	return appendKey([]byte{}, at.Key), nil
 }
 
 // Drained notes that the pipeline was drained at a position, where all windows have fired. What comes behind it may be

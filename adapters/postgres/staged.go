@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -62,13 +63,19 @@ func (b *Branch) rehearse(ctx context.Context) error {
 		steps = append(steps, m.statements(b.gid, i)...)
 	}
 	steps = append(steps, step{sql: "ROLLBACK TO SAVEPOINT unisink_rehearsal"})
+	for _, m := range b.tx.moves {
+		steps = append(steps, m.which())
+	}
 	watch := b.watch(ctx)
-	_, err := b.d.pipeline(ctx, b.tx.conn.Conn(), steps)
+	got, err := b.d.pipeline(ctx, b.tx.conn.Conn(), steps)
 	if blockers := watch(); blockers != "" && isCode(err, codeLockNotAvailable) {
 		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
 	}
 	if err != nil {
 		return refused(err, func(int) string { return "a row that is to be moved into its table" })
+	}
+	for i, a := range got[len(got)-len(b.tx.moves):] {
+		b.tx.moves[i].OID = a.one()
 	}
 	return nil
 }
@@ -92,29 +99,49 @@ func (b *Branch) stagedEnding() ([]step, string, error) {
 // the staging table. The branch's row is locked first; where it is gone somebody has ended the branch.
 func (d *Database) moveStaged(ctx context.Context, _ identity, b body) (p participant.Proof, err error) {
 	err = d.staged(ctx, b, func(c *pgx.Conn, moves []Move) error {
-		var steps []step
-		for i, m := range moves {
-			steps = append(steps, m.statements(b.GID, i)...)
-		}
-		steps = append(steps,
-			step{sql: "INSERT INTO unisink.commits (gid) VALUES ($1)", args: []string{b.GID}},
-			step{sql: "DELETE FROM unisink.staged_rows WHERE gid = $1", args: []string{b.GID}},
-			step{sql: "DELETE FROM unisink.staged WHERE gid = $1", args: []string{b.GID}},
-			step{sql: "COMMIT"})
-		fault.Point("postgres/before-move")
-		got, err := d.pipeline(ctx, c, steps)
-		fault.Point("postgres/after-move")
-		switch {
-		case serverError(c, err) != nil:
-			return fmt.Errorf("the rows of %s are decided, and their tables refuse them now: make room for them: %w", b.GID, err)
-		case err != nil:
+		if err := d.move(ctx, c, b, moves); err != nil {
 			return err
-		case got[len(got)-1].tag == "COMMIT":
-			p = participant.Proof{Verdict: participant.Committed, Evidence: "moved with its marker"}
 		}
-		return nil
+		fault.Point("postgres/before-move")
+		got, err := d.pipeline(ctx, c, []step{
+			{sql: "INSERT INTO unisink.commits (gid) VALUES ($1)", args: []string{b.GID}},
+			{sql: "DELETE FROM unisink.staged_rows WHERE gid = $1", args: []string{b.GID}},
+			{sql: "DELETE FROM unisink.staged WHERE gid = $1", args: []string{b.GID}},
+			{sql: "COMMIT"},
+		})
+		fault.Point("postgres/after-move")
+		if err == nil && got[len(got)-1].tag == "COMMIT" {
+			p = participant.Proof{Verdict: participant.Committed, Evidence: "its rows were moved, with its marker"}
+		}
+		return err
 	})
 	return p, err
+}
+
+// move moves the rows in the transaction that is open, and looks then whether the tables, which are
+// locked by that, are the ones that were meant.
+func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move) error {
+	var steps []step
+	for i, m := range moves {
+		steps = append(steps, m.statements(b.GID, i)...)
+	}
+	for _, m := range moves {
+		steps = append(steps, m.which())
+	}
+	got, err := d.pipeline(ctx, c, steps)
+	if serverError(c, err) != nil {
+		return fmt.Errorf("the rows of %s are decided, and their tables refuse them now: make room for them: %w", b.GID, err)
+	}
+	if err != nil {
+		return err
+	}
+	for i, a := range got[len(got)-len(moves):] {
+		if m := moves[i]; a.one() != m.OID && !mutant.On("postgres/same-table") {
+			return fmt.Errorf("the rows of %s were prepared for table %s, which was dropped and made anew since (oid %s, now %s): settle it by hand: %w",
+				b.GID, m.name(), m.OID, a.one(), participant.ErrRetry)
+		}
+	}
+	return nil
 }
 
 // dropStaged rolls a staged branch back and leaves a note, which proves that.
