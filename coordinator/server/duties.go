@@ -55,9 +55,6 @@ func (d *duties) read(m *ledger.Machine) {
 		}
 	}
 	if d.wanted != nil {
-		d.out.Unfinished = slices.DeleteFunc(d.out.Unfinished, func(u ledger.Unfinished) bool {
-			return !d.wanted[resource{u.Handle.Kind, u.Handle.Identity}] && u.Handle.Name != ""
-		})
 		d.out.Debts = slices.DeleteFunc(d.out.Debts, func(o ledger.Debt) bool { return !d.wanted[d.is[place{o.Scope, o.Branch}]] })
 	}
 	for _, u := range d.out.Unfinished {
@@ -68,7 +65,15 @@ func (d *duties) read(m *ledger.Machine) {
 	}
 }
 
-func (d *duties) any() bool { return len(d.out.Unfinished)+len(d.out.Debts) > 0 }
+func (d *duties) any() bool {
+	return len(d.out.Debts) > 0 || slices.ContainsFunc(d.out.Unfinished, d.asked)
+}
+
+// asked reports whether a branch is of a resource that is wanted. Of one that was announced and never heard of again
+// nobody knows where it would be.
+func (d *duties) asked(u ledger.Unfinished) bool {
+	return d.wanted == nil || u.Handle.Name == "" || d.wanted[resource{u.Handle.Kind, u.Handle.Identity}]
+}
 
 // unfinished are the branches in the order in which they must be finished. A branch is held if the process that
 // prepared it is attached, or another of its name that is beyond waiting for its generation: it finishes what is
@@ -89,7 +94,9 @@ func (d *duties) unfinished(alive func(ledger.ScopeID, string) LivingMember) []*
 			duty.Waits = earlier[at]
 			earlier[at] = true
 		}
-		out = append(out, duty)
+		if d.asked(u) {
+			out = append(out, duty)
+		}
 	}
 	return out
 }

@@ -102,6 +102,9 @@ func TestP6_DutiesComeInOrderAndSayWhatWaits(t *testing.T) {
 	if other := list(t, r, &unisinkv1.ResourceRef{Kind: "memory", Identity: "other"}); len(other.GetDuties()) > 0 || *barriers > 0 {
 		t.Errorf("another resource owes %d, at the price of %d entries", len(other.GetDuties()), *barriers)
 	}
+	if one := list(t, r, &unisinkv1.ResourceRef{Kind: "memory", Identity: "i"}); len(one.GetDuties()) != 3 {
+		t.Errorf("the resource itself owes %d", len(one.GetDuties()))
+	}
 }
 
 func TestADutyIsHeldByWhoFinishesItAnyway(t *testing.T) {

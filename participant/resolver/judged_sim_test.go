@@ -1,0 +1,240 @@
+package resolver_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
+	"github.com/unisink/unisink/participant/resolver"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// byPrefix is a resource whose listing shows more than the namespace that was asked for.
+type byPrefix struct{ *participanttest.Memory }
+
+func (b byPrefix) List(ctx context.Context, ns participant.Namespace) ([]participant.Listed, error) {
+	var all []participant.Listed
+	for _, x := range []participant.Namespace{ns, {Name: ns.Name, Incarnation: 2}, {Name: ns.Name + "-eu", Incarnation: 1}} {
+		found, err := b.Memory.List(ctx, x)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+// Row L9. Names that begin alike, a later incarnation, a pipeline that the ledger never knew, and what a living
+// pipeline is about to decide: all left alone, sweep after sweep.
+func TestL9_WhatIsNotOursToEndIsLeftAlone(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		p := r.start(nil)
+		r.until(20*time.Second, "the pipeline runs", func() bool { _, final := r.newest(); return final > 3 })
+		g, _ := r.newest()
+		p.kill() // and a new process of it lives
+		r.start(nil)
+		r.until(time.Minute, "it runs again", func() bool { now, final := r.newest(); return now > g && final > 0 })
+		g, final := r.newest()
+		eu, later, stranger := r.branch(1, 1<<20, "out"), r.branch(1, 1<<20, "out"), r.branch(1, 1, "out")
+		eu.Namespace.Name, later.Namespace.Incarnation, stranger.Pipeline = "test-eu", 2, "orders-eu"
+		ahead, newer := r.branch(g, final+1_000_000, "out"), r.branch(g+7, 1, "out")
+		all := []participant.BranchName{eu, later, stranger, ahead, newer}
+		for _, n := range all {
+			r.stores["out"].Plant(n, "foreign")
+		}
+		r.resolve(func(c *resolver.Config) {
+			c.Resources[0].Finisher = byPrefix{c.Resources[0].Finisher.(*participanttest.Memory)}
+		})
+		time.Sleep(3*sweepInterval + 10*time.Second)
+		there := strings.Join(r.stores["out"].Prepared(), "\n")
+		for _, n := range all {
+			if !strings.Contains(there, n.String()) {
+				t.Errorf("%s was ended; left:\n%s", n, there)
+			}
+		}
+		if _, now := r.newest(); now <= final {
+			t.Errorf("the living pipeline stands still at %d", now)
+		}
+		r.ordered()
+	})
+}
+
+// A thing that a retired decision may have listed is told, and not touched. Row T3: nothing goes in circles.
+func TestT3_WhatIsFoundInDoubtIsToldAndNotTouched(t *testing.T) {
+	bubble(t, 1, 20*time.Millisecond, func(t *testing.T, r *rig) {
+		p := r.start(nil)
+		r.until(time.Minute, "more epochs than are remembered", func() bool { _, final := r.newest(); return final > 150 })
+		p.kill()
+		r.resolve(nil)
+		r.within(lease+time.Second, "everything is finished", r.left)
+		time.Sleep(10 * time.Second) // until the first epochs are retired
+		g, _ := r.newest()
+		r.stores["out"].Plant(r.branch(g, 1, "out"), "restored from a backup")
+		r.until(sweepInterval+10*time.Second, "it is told", func() bool { return len(r.told().GetInDoubt()) == 1 })
+		if n := len(r.stores["out"].Prepared()); n != 1 {
+			t.Fatalf("%d things are prepared, the one in doubt should be", n)
+		}
+		x := r.told().GetInDoubt()[0]
+		if x.GetFound().GetBranch().GetEpoch().GetN() != 1 || !strings.Contains(x.GetWhy(), "set back") || x.GetSinceMs() == 0 {
+			t.Errorf("told is %v", x)
+		}
+	})
+}
+
+// A decided branch that its resource has rolled back: the scope halts, and nothing is done again and again.
+func TestAHeuristicOutcomeIsToldAndHaltsTheScope(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.stuck(&atomic.Bool{}).kill()
+		got, err := r.duties.ListDuties(t.Context(), &unisinkv1.ListDutiesRequest{Resources: []*unisinkv1.ResourceRef{{Kind: participanttest.Kind, Identity: "out"}}})
+		if err != nil || len(got.GetDuties()) != 2 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		h := got.GetDuties()[0].GetHandle()
+		lost := participant.Handle{Kind: h.GetKind(), Version: h.GetVersion(), Identity: h.GetIdentity(), Name: h.GetName()}
+		if _, err := r.stores["out"].Process().Rollback(t.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+		r.resolve(nil)
+		r.within(lease+time.Second, "everything else is finished", r.left)
+		p, err := r.cl.Pipelines().GetPipeline(t.Context(), &unisinkv1.GetPipelineRequest{Name: pipeline})
+		if err != nil || !strings.Contains(p.GetScopes()[0].GetHalted(), "is proven rolled-back") {
+			t.Errorf("halted: %q, %v", p.GetScopes()[0].GetHalted(), err)
+		}
+	})
+}
+
+// hands makes an id of a transaction run by hand.
+func hands(t *testing.T) string {
+	t.Helper()
+	id, err := participant.NewTxnID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func (r *rig) byHand(txn string) participant.BranchName {
+	return participant.BranchName{Namespace: r.branch(1, 1, "").Namespace, Txn: txn, Resource: "out"}
+}
+
+// Row L1, P10. What nobody knows is asked for once it was listed twice, as far apart as a client may take.
+func TestL1_WorkByHandThatNobodyKnowsIsAskedForAfterItsTime(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.resolve(func(c *resolver.Config) { c.SweepInterval = 7 * time.Second })
+		dead, slow := hands(t), hands(t)
+		r.stores["out"].Plant(r.byHand(dead), "dead")
+		h := r.stores["out"].Plant(r.byHand(slow), "slow")
+		time.Sleep(55 * time.Second)
+		if out, err := r.cl.Commit(t.Context(), slow, []participant.HandBranch{{Resource: "out", Handle: h}}); err != nil || out != participant.OutcomeCommitted {
+			t.Fatalf("the slow client is told %s, %v", out, err)
+		}
+		r.within(20*time.Second, "both are finished", func() string { return strings.Join(r.stores["out"].Prepared(), "\n") })
+		if got := r.stores["out"].Records(); len(got) != 1 || got[0] != "slow" {
+			t.Errorf("committed: %v", got)
+		}
+		if out, err := r.cl.Outcome(t.Context(), dead); err != nil || out != participant.OutcomeAborted {
+			t.Errorf("what nobody knew is %s, %v", out, err)
+		}
+	})
+}
+
+// A transaction that was announced, and whose client died: of its two branches one was prepared.
+func TestAnAnnouncedTransactionIsAbortedAndProven(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.resolve(nil)
+		txn := hands(t)
+		if _, err := r.cl.Begin(t.Context(), txn, []string{"out", "dir"}, 10*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		r.stores["out"].Plant(r.byHand(txn), "half")
+		time.Sleep(5 * time.Second)
+		if len(r.stores["out"].Prepared()) != 1 {
+			t.Fatal("it was ended before its deadline")
+		}
+		r.within(10*time.Second, "both branches are proven", r.left)
+		got, err := r.cl.Transactions().GetTransaction(t.Context(), &unisinkv1.GetTransactionRequest{Txn: txn})
+		if err != nil || !got.GetTransaction().GetResolved() || got.GetTransaction().GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED {
+			t.Errorf("%v, %v", got, err)
+		}
+	})
+}
+
+// A resource that hangs holds up no other, and the resolver still ends at once.
+func TestAResourceThatHangsHoldsUpNoOther(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.stuck(&atomic.Bool{}).kill()
+		x := r.resolve(func(c *resolver.Config) {
+			c.Resources[0].Finisher.(*participanttest.Memory).SetHook(func(ctx context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+				if call == participanttest.CallDescribe || when == participanttest.After {
+					return nil
+				}
+				<-ctx.Done()
+				return context.Cause(ctx)
+			})
+		})
+		r.until(lease+time.Second, "the other is finished", func() bool { return r.commits("dir") == 2 && len(r.stores["dir"].Prepared()) == 0 })
+		r.until(2*time.Minute, "the trouble is told", func() bool { q := r.told(); return len(q.GetTroubles()) > 0 && q.GetTroubles()[0].GetNextTryMs() > 0 })
+		begun := time.Now()
+		x.stop()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it took %s to stop", took)
+		}
+	})
+}
+
+func TestAHandleOfANewerVersionWaitsForANewerResolver(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.resolve(nil)
+		h := participant.Handle{Kind: participanttest.Kind, Version: 2, Identity: "out", Alias: "out", Name: "of-the-future"}
+		txn := hands(t)
+		if _, err := r.cl.Commit(t.Context(), txn, []participant.HandBranch{{Resource: "out", Handle: h}}); err != nil {
+			t.Fatal(err)
+		}
+		r.until(20*time.Second, "it is told", func() bool { return len(r.told().GetTroubles()) == 1 })
+		if x := r.told().GetTroubles()[0]; !strings.HasPrefix(x.GetTrouble(), "waiting for a newer resolver: ") || x.GetBranch().GetTxn() != txn {
+			t.Errorf("told is %v", x)
+		}
+	})
+}
+
+// A resource that cannot be reached at first is tried on, and told of.
+func TestAResourceThatIsNotReachedIsTriedOn(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.stuck(&atomic.Bool{}).kill()
+		away := &atomic.Bool{}
+		away.Store(true)
+		r.resolve(func(c *resolver.Config) {
+			c.Resources[0].Finisher.(*participanttest.Memory).SetHook(func(context.Context, participanttest.Call, participanttest.When, string) error {
+				if away.Load() {
+					return fmt.Errorf("no route to host")
+				}
+				return nil
+			})
+		})
+		r.until(20*time.Second, "it is told", func() bool {
+			for _, x := range r.told().GetResources() {
+				if strings.Contains(x.GetTrouble(), "no route to host") {
+					return true
+				}
+			}
+			return false
+		})
+		away.Store(false)
+		r.within(31*time.Second, "everything is finished once it is there", r.left)
+		r.ordered()
+	})
+}
+
+func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
+	_, err := resolver.New(resolver.Config{Poll: -1, Resources: []resolver.Resource{{Name: "x"}}})
+	for _, want := range []string{"no client", "poll is -1ns", `resource 1 ("x") has no finisher`} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+}
