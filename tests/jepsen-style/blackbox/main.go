@@ -67,12 +67,17 @@ func breakThings(ctx context.Context, args []string) int {
 	flags.StringVar(&c.Dir, "dir", "", "directory to work in and to keep; a temporary one by default, kept if the run fails")
 	flags.StringVar(&c.Out, "out", "dist", "directory of the report: jepsen.json and jepsen.html")
 	flags.StringVar(&c.Binary, "bin", "", "the unisink binary; built by default")
+	flags.StringVar(&c.Faults, "faults", "", "do only these, comma-separated, as the report names them: \"kill a teller,power loss of all nodes\"; say -few as well")
 	flags.BoolVar(&c.Few, "few", false, "pass with too few faults too; what is broken fails all the same")
 	if err := flags.Parse(args); err != nil {
 		return exitUsage
 	}
 	if *hours > 0 {
 		c.Minutes = *hours * 60
+	}
+	if c.Faults != "" && len(only(nodeFaults(), c.Faults))+len(only(workerFaults(), c.Faults)) != strings.Count(c.Faults, ",")+1 {
+		fmt.Fprintln(os.Stderr, "blackbox: -faults names one that there is not; the report of a run has their names")
+		return exitUsage
 	}
 	if flags.NArg() > 0 || c.Minutes <= 0 || c.Pause <= 0 || c.Calm <= 0 {
 		fmt.Fprintln(os.Stderr, "blackbox: -minutes, -pause and -calm must be above 0, and nothing follows the flags")

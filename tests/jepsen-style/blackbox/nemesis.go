@@ -42,6 +42,9 @@ type nemesis struct {
 
 // lane does act after act until ctx ends, and heals what it has broken whatever happens.
 func (n *nemesis) lane(ctx context.Context, nr int, p *plan, settle func(context.Context) error) error {
+	if len(p.faults) == 0 {
+		<-ctx.Done()
+	}
 	for ctx.Err() == nil {
 		a := p.next()
 		n.mu.Lock()
@@ -65,7 +68,8 @@ func (n *nemesis) do(ctx context.Context, a act) error {
 	targets, minority := n.targets(ctx, a)
 	n.r.scribe.await(ctx, a.aim, momentIn)
 	_ = rig.Sleep(ctx, a.linger)
-	if len(targets) == 0 || ctx.Err() != nil {
+	over := ctx.Err() != nil
+	if over || len(targets) == 0 {
 		return nil // nobody leads now: the next act has better luck
 	}
 	s := strike{Kind: a.kind, Family: a.family, Aim: a.aim.String(), From: n.r.book.Now(), underWay: n.r.scribe.now()}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/unisink/unisink/tests/jepsen-style/blackbox/ground"
@@ -138,7 +139,15 @@ func newPlan(seed, stream uint64, faults []fault, able ground.Able, calm time.Du
 	}
 }
 
-// next is the next act.
+// only leaves those faults whose kinds are named, comma-separated; empty leaves all.
+func only(faults []fault, kinds string) []fault {
+	if kinds == "" {
+		return faults
+	}
+	return slices.DeleteFunc(faults, func(f fault) bool { return !slices.Contains(strings.Split(kinds, ","), string(f.kind)) })
+}
+
+// next is the next act. It is not asked of a plan without faults.
 func (p *plan) next() act {
 	if len(p.deck) == 0 {
 		p.deal()

@@ -57,6 +57,16 @@ func TestWhatIsNotPossibleIsNotPlanned(t *testing.T) {
 	}
 }
 
+func TestOnlyNamedFaultsAreLeft(t *testing.T) {
+	left := only(workerFaults(), string(killTeller)+","+string(powerWorkers))
+	if len(left) != 2 || left[0].kind != killTeller || left[1].kind != powerWorkers {
+		t.Errorf("left %v", left)
+	}
+	if all := only(nodeFaults(), ""); len(all) != len(nodeFaults()) {
+		t.Errorf("without names %d of %d are left", len(all), len(nodeFaults()))
+	}
+}
+
 func TestARunThatSawTooLittleDoesNotPass(t *testing.T) {
 	kept := judge.Verdict{Rule: "money", Judged: 10}
 	for _, c := range []struct {

@@ -36,6 +36,7 @@ type Config struct {
 	Dir     string        // to work in and to keep; empty: a temporary one, kept if the run fails
 	Out     string        // directory of the report
 	Binary  string        // unisink; empty: built
+	Faults  string        // kinds, comma-separated; empty: all
 	Few     bool          // a run with too few faults passes too
 	Log     io.Writer     // for progress
 }
@@ -236,11 +237,11 @@ func (r *run) storm(ctx context.Context) error {
 	able, calm := r.ground.Able(), r.c.Calm
 	var lanes errgroup.Group
 	lanes.Go(func() error {
-		return r.nemesis.lane(limit, 0, newPlan(r.c.Seed, 0, nodeFaults(), able, calm),
+		return r.nemesis.lane(limit, 0, newPlan(r.c.Seed, 0, only(nodeFaults(), r.c.Faults), able, calm),
 			func(ctx context.Context) error { return r.group.healthy(ctx, recoverIn) })
 	})
 	lanes.Go(func() error {
-		return r.nemesis.lane(limit, 1, newPlan(r.c.Seed, 1, workerFaults(), able, calm*3/2), func(context.Context) error { return nil })
+		return r.nemesis.lane(limit, 1, newPlan(r.c.Seed, 1, only(workerFaults(), r.c.Faults), able, calm*3/2), func(context.Context) error { return nil })
 	})
 	if err := lanes.Wait(); err != nil {
 		return err
