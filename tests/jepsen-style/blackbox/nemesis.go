@@ -70,7 +70,7 @@ func (n *nemesis) do(ctx context.Context, a act) error {
 	_ = rig.Sleep(ctx, a.linger)
 	over := ctx.Err() != nil
 	if over || len(targets) == 0 {
-		return nil // nobody leads now: the next act has better luck
+		return nil //nolint:nilerr // the storm is over, or nobody leads now and the next act has better luck
 	}
 	s := strike{Kind: a.kind, Family: a.family, Aim: a.aim.String(), From: n.r.book.Now(), underWay: n.r.scribe.now()}
 	for _, t := range targets {

@@ -40,7 +40,7 @@ func (w *worker) transfer(ctx context.Context) error {
 	}
 	p, err := w.write(limit, txn)
 	if err != nil && limit.Err() != nil {
-		return nil //nolint:nilerr // it was in too much of a hurry, and nothing is prepared
+		return nil // it was in too much of a hurry, and nothing is prepared
 	}
 	if err != nil {
 		return fmt.Errorf("write transfer %s: %w", txn, err)
