@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 
@@ -83,13 +84,16 @@ func (p *Pipeline) Member() string { return p.settings.member }
 // key groups, version. What is inside functions it cannot see; see [Version].
 func (p *Pipeline) Fingerprint() string { return p.fingerprint }
 
-// Close closes the source and the sinks and publishes nothing (S2). Call it when no Run is on its way any
+// Close closes the source, the sinks and a store that has a Close, and publishes nothing (S2). Call it when no Run is on its way any
 // more, and only if nobody else closes them: a pipeline that was built from a specification is the only one that
 // knows them. The pipeline cannot run again.
 func (p *Pipeline) Close() error {
 	errs := []error{p.source.Close()}
 	for _, s := range p.sinks {
 		errs = append(errs, s.sink.Close())
+	}
+	if store, ok := p.settings.store.(io.Closer); ok {
+		errs = append(errs, store.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("close pipeline %q: %w", p.name, err)

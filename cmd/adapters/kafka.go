@@ -59,7 +59,7 @@ func Kafka() Adapter {
 	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: kafka.Kind, SourceSchema: spec.SchemaOf(kafkaSource{}), SinkSchema: spec.SchemaOf(kafkaSink{}), Places: kafkaPlaces,
-			Source: newKafkaSource,
+			Source: newKafkaSource, Store: newKafkaStore, StoreSchema: spec.SchemaOf(kafkaStore{}),
 			Sink: func(e spec.Env, name string, s spec.Settings) (processor.Sink, error) {
 				return newKafkaSink(e, s, takes(doc, name) == spec.UseResults && doc.Window != nil)
 			},

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/state"
 )
 
 // Adapter makes sources and sinks of one kind from what the specification says about them.
@@ -14,11 +15,14 @@ type Adapter struct {
 	// them too. Errors should come from Settings, which knows the lines.
 	Source func(e Env, name string, s Settings) (processor.Source, error)
 	Sink   func(e Env, name string, s Settings) (processor.Sink, error)
+	// Store makes a store for state; nil: the kind has none. It connects to nothing before the first call. One
+	// that has a Close is closed with the pipeline.
+	Store func(e Env, s Settings) (state.Store, error)
 	// Places names what a source reads or a sink writes to, for people: "topic orders at k1:9092". A sink
 	// that shares one with the source is a cycle, and with another sink a mistake. Nil: not known.
 	Places func(e Env, source bool, s Settings) []string
-	// SourceSchema and SinkSchema are JSON schemas (draft 2020-12, objects) of the settings; empty: anything.
-	SourceSchema, SinkSchema string
+	// SourceSchema, SinkSchema and StoreSchema are JSON schemas (draft 2020-12, objects) of the settings; empty: anything.
+	SourceSchema, SinkSchema, StoreSchema string
 }
 
 // Env is what adapters get to know of the process.

@@ -21,26 +21,45 @@ func Build(d *Document, adapters []Adapter, e Env) (*processor.Pipeline, error) 
 		return nil, fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
-	made, err := p.finish(source, sinks)
+	store := p.store(adapters, e)
+	made, err := p.finish(source, sinks, store)
 	if err != nil {
 		return nil, errors.Join(err, release(source, sinks))
 	}
 	return made, nil
 }
 
-// finish is Build once the source and the sinks are made.
-func (p *plan) finish(source processor.Source, sinks []processor.Sink) (*processor.Pipeline, error) {
+// store is the adapter's that keeps the state; nil if there is none. It has connected to nothing.
+func (p *plan) store(adapters []Adapter, e Env) state.Store {
+	d := p.doc
+	if d.StateKind.Value == "" {
+		return nil
+	}
+	a := p.adapter(adapters, "state_store", d.StateKind, func(a *Adapter) bool { return a.Store != nil })
+	if a == nil {
+		return nil
+	}
+	store, err := a.Store(e, d.StateSettings)
+	if err != nil {
+		p.failed(d.StateSettings, err)
+		return nil
+	}
+	return store
+}
+
+// finish is Build once the source, the sinks and the store are made.
+func (p *plan) finish(source processor.Source, sinks []processor.Sink, store state.Store) (*processor.Pipeline, error) {
 	if err := p.mistakes.Err(); err != nil {
 		return nil, err
 	}
 	if p.doc.StateDir == "" {
-		return p.assemble(source, sinks, nil)
+		return p.assemble(source, sinks, store)
 	}
-	store, err := state.OpenDir(p.doc.StateDir)
+	dir, err := state.OpenDir(p.doc.StateDir)
 	if err != nil {
 		return nil, fmt.Errorf("%s: state_dir: %w", p.doc.File, err)
 	}
-	return p.assemble(source, sinks, store)
+	return p.assemble(source, sinks, dir)
 }
 
 // assemble puts the pipeline together; store may be nil.

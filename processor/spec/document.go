@@ -18,6 +18,9 @@ type Document struct {
 	KeyGroups uint32
 	// StateDir is where state lies that does not fit into a vote; empty: nowhere.
 	StateDir string
+	// StateKind and StateSettings name an adapter's store instead, for example kafka: {...}; empty: none.
+	StateKind     Text
+	StateSettings Settings
 
 	Source Source
 	Where  Text // CEL, bool; empty: all

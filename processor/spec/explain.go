@@ -21,9 +21,12 @@ func Explain(d *Document) (string, error) {
 	x.row("fingerprint", "%s", fingerprint)
 	x.row("epoch", "%s", d.Epoch)
 	if d.Window != nil {
-		where := "in the votes alone; past some ten thousand keys it needs a state_dir"
-		if d.StateDir != "" {
+		where := "in the votes alone; past some ten thousand keys it needs a state_dir or a state_store"
+		switch {
+		case d.StateDir != "":
 			where = "in the votes, and what does not fit in " + d.StateDir
+		case d.StateKind.Value != "":
+			where = "in the votes, and what does not fit in " + d.StateKind.Value
 		}
 		x.row("state", "%s; %d key groups", where, d.KeyGroups)
 	}

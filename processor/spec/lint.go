@@ -18,6 +18,7 @@ func Lint(d *Document, adapters []Adapter, e Env) error {
 		return fmt.Errorf("%s: %w", d.File, err)
 	}
 	source, sinks := p.connect(adapters, e)
+	p.store(adapters, e)
 	err = release(source, sinks)
 	if mistakes := p.mistakes.Err(); mistakes != nil {
 		return mistakes

@@ -20,7 +20,7 @@ const (
 // The fields of each place, for messages; the schema says the same.
 var (
 	documentFields = []string{
-		"pipeline", "version", "epoch", "key_groups", "state_dir",
+		"pipeline", "version", "epoch", "key_groups", "state_dir", "state_store",
 		"source", "where", "map", "key", "window", "on_error", "late", "sinks",
 	}
 	sourceFields = []string{"name", "format", "event_time", "disorder", "idle_after"}
@@ -66,6 +66,7 @@ func (p *parser) document(root *form.Node) *Document {
 	}
 	p.Name(d.Pipeline, "pipeline", 40)
 	d.StateDir = p.stateDir(f)
+	p.stateStore(f, d)
 	p.onError(f, d)
 	p.source(f, d)
 	p.window(f, d)
@@ -98,6 +99,19 @@ func (p *parser) stateDir(f form.Fields) string {
 		p.Wrong(n.At, "state_dir", "%s", err)
 	}
 	return dir
+}
+
+// stateStore reads the adapter that keeps state in the place of a directory.
+func (p *parser) stateStore(f form.Fields, d *Document) {
+	n := f.Has["state_store"]
+	if n == nil {
+		return
+	}
+	k := kindOf{p: p, path: "state_store"}
+	d.StateKind, d.StateSettings = k.settings(p.Fields(n, "state_store", nil, k.take))
+	if d.StateDir != "" {
+		p.Wrong(n.At, "state_store", "state lies in state_dir already; leave one of them")
+	}
 }
 
 func (p *parser) lookup() func(string) (string, bool) {
