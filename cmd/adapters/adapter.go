@@ -44,17 +44,19 @@ type Use struct {
 	Name     string
 	Source   bool
 	Settings spec.Settings
+	// Document that it is a part of.
+	Document *spec.Document
 }
 
 // Uses lists the sources and sinks of a kind, the source first.
 func Uses(doc *spec.Document, kind string) []Use {
 	var out []Use
 	if doc.Source.Kind.Value == kind {
-		out = append(out, Use{doc.Source.Name.Value, true, doc.Source.Settings})
+		out = append(out, Use{doc.Source.Name.Value, true, doc.Source.Settings, doc})
 	}
 	for _, s := range doc.Sinks {
 		if s.Kind.Value == kind {
-			out = append(out, Use{s.Name.Value, false, s.Settings})
+			out = append(out, Use{s.Name.Value, false, s.Settings, doc})
 		}
 	}
 	return out

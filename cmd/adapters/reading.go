@@ -44,8 +44,11 @@ type SinkReading struct {
 	// Stamps: a record that has no time is given that at which it is written.
 	Stamps bool
 	// Gone says why not everything is there that was written; "": it is.
-	Gone  string
-	Close func() error
+	Gone string
+	// NoCopies says why records of the source, which passed through, were late or dead, can't be found again in the
+	// sink; "": they can.
+	NoCopies string
+	Close    func() error
 }
 
 // epochOf reads the epoch that a sink has put behind a record's own headers, as "7.12".

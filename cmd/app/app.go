@@ -79,7 +79,7 @@ type app struct {
 // Main runs the command line and returns the exit code. It prints one sentence for an error, or one for
 // each mistake of a specification.
 func Main(ctx context.Context, args []string, opts ...Option) int {
-	a := &app{out: os.Stdout, err: os.Stderr, adapters: []Adapter{adapters.Kafka(), adapters.File()}}
+	a := &app{out: os.Stdout, err: os.Stderr, adapters: []Adapter{adapters.Kafka(), adapters.Postgres(), adapters.File()}}
 	for _, o := range opts {
 		o(a)
 	}
@@ -110,7 +110,7 @@ func (a *app) root() *cli.App {
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
 			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
-			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.bench(), a.versionCommand(),
+			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.adapter(), a.postgres(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.
 		ExitErrHandler: func(*cli.Context, error) {},

@@ -12,7 +12,7 @@ import (
 )
 
 func (a *app) doctor() *cli.Command {
-	return group("doctor", "look at brokers before anything runs, and change nothing",
+	return group("doctor", "look at brokers and servers before anything runs, and change nothing",
 		&cli.Command{
 			Name: "kafka", Usage: "replication, retention, time-outs, versions, rights and clock of a Kafka cluster",
 			Description: "Each finding has the setting, the value found and the value wanted. Rights are those of the client\n" +
@@ -27,6 +27,7 @@ func (a *app) doctor() *cli.Command {
 			},
 			Action: a.doctorKafka,
 		},
+		doctorPostgresCommand(a),
 	)
 }
 
@@ -50,8 +51,27 @@ func (a *app) doctorKafka(c *cli.Context) error {
 	case err != nil:
 		return withCode(CodeNoLeader, err)
 	}
+	out := make([]finding, len(found))
+	for i, f := range found {
+		out[i] = finding{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why}
+	}
+	return a.showFindings(c, out)
+}
+
+// finding is one setting that a doctor has looked at.
+type finding struct {
+	Severity string `json:"severity"`
+	Subject  string `json:"subject"`
+	Setting  string `json:"setting"`
+	Found    string `json:"found"`
+	Wanted   string `json:"wanted"`
+	Why      string `json:"why,omitempty"`
+}
+
+// showFindings prints them; the error says how many are not as they should be.
+func (a *app) showFindings(c *cli.Context, found []finding) error {
 	out := struct {
-		Findings []kafka.Finding `json:"findings"`
+		Findings []finding `json:"findings"`
 	}{found}
 	if err := a.show(c, out, func() [][]string { return findingRows(found) }); err != nil {
 		return err
@@ -62,19 +82,19 @@ func (a *app) doctorKafka(c *cli.Context) error {
 	return nil
 }
 
-func findingRows(found []kafka.Finding) [][]string {
+func findingRows(found []finding) [][]string {
 	table := [][]string{{"SEVERITY", "SUBJECT", "SETTING", "FOUND", "WANTED", "WHY"}}
 	for _, f := range found {
-		table = append(table, []string{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why})
+		table = append(table, []string{f.Severity, f.Subject, f.Setting, f.Found, f.Wanted, f.Why})
 	}
 	return table
 }
 
 // unwell counts what is not as it should be.
-func unwell(found []kafka.Finding) int {
+func unwell(found []finding) int {
 	n := 0
 	for _, f := range found {
-		if f.Severity == kafka.Warning || f.Severity == kafka.Wrong {
+		if f.Severity == string(kafka.Warning) || f.Severity == string(kafka.Wrong) {
 			n++
 		}
 	}

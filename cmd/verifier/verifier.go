@@ -100,7 +100,7 @@ func (v *verification) source(ctx context.Context) (*adapters.SourceReading, err
 	if err != nil {
 		return nil, err
 	}
-	out, err := r.Source(ctx, v.Env, adapters.Use{Name: s.Name.Value, Source: true, Settings: s.Settings})
+	out, err := r.Source(ctx, v.Env, adapters.Use{Name: s.Name.Value, Source: true, Settings: s.Settings, Document: v.Document})
 	if err != nil {
 		return nil, fmt.Errorf("source %q: %w", s.Name.Value, err)
 	}
@@ -131,11 +131,15 @@ func (v *verification) sinks(ctx context.Context, job *verify.Job) error {
 			return err
 		}
 		use := v.Document.Use(i)
-		out, err := r.Sink(ctx, v.Env, adapters.Use{Name: s.Name.Value, Settings: s.Settings}, use == spec.UseDeadLetter)
+		out, err := r.Sink(ctx, v.Env, adapters.Use{Name: s.Name.Value, Settings: s.Settings, Document: v.Document}, use == spec.UseDeadLetter)
 		if err != nil {
 			return fmt.Errorf("sink %q: %w", s.Name.Value, err)
 		}
 		v.closers = append(v.closers, out.Close)
+		if out.NoCopies != "" && (use != spec.UseResults || v.Document.Window == nil) {
+			v.gone = append(v.gone, verify.Case{Sink: s.Name.Value, Why: out.NoCopies})
+			continue
+		}
 		if out.Gone != "" {
 			v.gone = append(v.gone, verify.Case{Sink: s.Name.Value, Why: out.Gone})
 		}

@@ -7,7 +7,7 @@ import (
 
 // secretName is what settings are called that hold secrets. Their types are the adapter's, which need not
 // be there when settings are shown.
-var secretName = regexp.MustCompile(`(?i)passw|secret|token|passphrase|credential`)
+var secretName = regexp.MustCompile(`(?i)passw|secret|token|passphrase|credential|dsn`)
 
 // Settings are an adapter's part of the specification, with places for messages.
 type Settings struct {
