@@ -218,21 +218,29 @@ func (l ledger) read(from io.Reader, points *[]string) error {
 	return in.Err()
 }
 
-// maxKills bounds the processes of one check. Above it each point is taken the first time it is passed only.
+// maxKills is how many processes are killed where Kit.Kills does not say.
 const maxKills = 64
 
-// kills picks where to kill: every point, each time it was passed, or the first time where that is too many.
-func kills(points []string) []script {
+// kills picks where to kill: every point, each time it was passed; the first time where that is too many;
+// and some of those, evenly, where it still is.
+func kills(points []string, most int) []script {
 	seen := map[string]int{}
 	var all []script
 	for _, p := range points {
 		seen[p]++
 		all = append(all, script{Die: p, Nth: seen[p]})
 	}
-	if len(all) > maxKills {
+	if len(all) > most {
 		all = slices.DeleteFunc(all, func(s script) bool { return s.Nth > 1 })
 	}
-	return all
+	if len(all) <= most {
+		return all
+	}
+	some := make([]script, most)
+	for i := range some {
+		some[i] = all[i*len(all)/most]
+	}
+	return some
 }
 
 func checkKilled(t testing.TB, target Target) {
@@ -243,8 +251,12 @@ func checkKilled(t testing.TB, target Target) {
 	var want []string
 	l, points, _ := b.child(script{Generation: 1})
 	b.recover(l, &want)
+	most := b.kit.Kills
+	if most <= 0 {
+		most = maxKills
+	}
 	g, died := uint64(3), 0
-	for _, s := range kills(points) {
+	for _, s := range kills(points, most) {
 		s.Generation = g
 		l, _, whole := b.child(s)
 		b.recover(l, &want)
@@ -265,5 +277,5 @@ func checkKilled(t testing.TB, target Target) {
 	b.child(script{Finish: &h})
 	b.sees(append(want, text(g, 1))...)
 	slices.Sort(points)
-	b.figure("%d processes at %d points", died, len(slices.Compact(points)))
+	b.figure("%d processes, that pass %d points", died, len(slices.Compact(points)))
 }

@@ -58,10 +58,24 @@ func (c *childTB) Logf(format string, args ...any)   { fmt.Fprintf(os.Stderr, fo
 func (c *childTB) Fail()                             { c.fail("failed") }
 func (c *childTB) Error(args ...any)                 { c.fail(fmt.Sprint(args...)) }
 func (c *childTB) Errorf(format string, args ...any) { c.fail(fmt.Sprintf(format, args...)) }
-func (c *childTB) FailNow()                          { c.fail("failed"); runtime.Goexit() }
-func (c *childTB) Fatal(args ...any)                 { c.Error(args...); runtime.Goexit() }
-func (c *childTB) Fatalf(format string, args ...any) { c.Errorf(format, args...); runtime.Goexit() }
-func (c *childTB) Skip(args ...any)                  { c.Fatal("skipped in a child: " + fmt.Sprint(args...)) }
+
+func (c *childTB) FailNow() {
+	c.fail("failed")
+	runtime.Goexit()
+}
+
+func (c *childTB) Fatal(args ...any) {
+	c.Error(args...)
+	runtime.Goexit()
+}
+
+func (c *childTB) Fatalf(format string, args ...any) {
+	c.Errorf(format, args...)
+	runtime.Goexit()
+}
+
+// Skip and its like fail: a child is asked for what the test itself has not skipped.
+func (c *childTB) Skip(args ...any) { c.Fatal("skipped in a child: " + fmt.Sprint(args...)) }
 func (c *childTB) Skipf(format string, args ...any) {
 	c.Fatal("skipped in a child: " + fmt.Sprintf(format, args...))
 }

@@ -15,6 +15,9 @@ type Kit struct {
 	New func(t testing.TB) Target
 	// Branches is how many go through the check of many, default 1000. Fewer is said in the certificate.
 	Branches int
+	// Kills is the most processes that are killed, default 64. Points that more would be needed for are
+	// taken the first time they are passed, or every second, third, ….
+	Kills int
 	// Patience is the longest time that a check may take, five times as much where it runs processes or
 	// many branches; default one minute.
 	Patience time.Duration
