@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/unisink/unisink/adapters/postgres/column"
 )
@@ -174,7 +175,7 @@ func checkDSN(dsn string) error {
 	if dsn == "" {
 		return errors.New("the connection string is not set")
 	}
-	if _, err := pgx.ParseConfig(dsn); err != nil {
+	if _, err := pgxpool.ParseConfig(dsn); err != nil { // whose text may show a password that stands in the wrong place
 		return errors.New("the connection string can't be read; write postgres://user@host:5432/database, or host=… user=… dbname=…")
 	}
 	return nil

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/unisink/unisink/participant"
 )
 
@@ -85,10 +83,8 @@ const (
 // Validate names every mistake at once.
 func (o Options) Validate() error {
 	var errs []error
-	if o.DSN == "" {
-		errs = append(errs, errors.New("the connection string is not set"))
-	} else if _, err := pgxpool.ParseConfig(o.DSN); err != nil {
-		errs = append(errs, fmt.Errorf("the connection string can't be read: %w", err)) // pgx leaves passwords out
+	if err := checkDSN(o.DSN); err != nil {
+		errs = append(errs, err)
 	}
 	if o.Mode > Staged {
 		errs = append(errs, fmt.Errorf("mode %d is not known; say prepared or staged", o.Mode))

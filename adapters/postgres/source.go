@@ -299,7 +299,7 @@ func (s *Source) end(ctx context.Context) {
 func connect(ctx context.Context, dsn string, pooler bool) (*pgx.Conn, error) {
 	c, err := pgx.ParseConfig(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("read the connection string: %w: %w", participant.ErrMisconfigured, err)
+		return nil, fmt.Errorf("%w: %w", participant.ErrMisconfigured, checkDSN(dsn))
 	}
 	c.StatementCacheCapacity, c.DescriptionCacheCapacity = 0, 0
 	c.DefaultQueryExecMode = pgx.QueryExecModeExec
