@@ -76,6 +76,7 @@ func (c *childTB) Fatalf(format string, args ...any) {
 
 // Skip and its like fail: a child is asked for what the test itself has not skipped.
 func (c *childTB) Skip(args ...any) { c.Fatal("skipped in a child: " + fmt.Sprint(args...)) }
+
 func (c *childTB) Skipf(format string, args ...any) {
 	c.Fatal("skipped in a child: " + fmt.Sprintf(format, args...))
 }

@@ -180,29 +180,27 @@ func checkCutOff(t testing.TB, target Target) {
 	}
 	var want, steps []string
 	g := uint64(1)
-	for k := 1; k <= 2*maxSteps; k++ {
+	once := func(k int) int {
 		p := &trap{}
 		r := b.Stepped(b.TB, p.at)
 		b.Cleanup(func() { _ = r.Close() })
 		ctx, cancel := context.WithCancel(b.ctx)
+		defer cancel()
 		p.set(k, false, func() error { cancel(); return errGone })
 		l, _ := b.lives(g, r, ctx, func(string) error { return ctx.Err() })
-		hit := ""
-		if ctx.Err() != nil {
-			p.mu.Lock()
-			hit = p.hit // it stays cut off
-			p.mu.Unlock()
-		}
-		cancel()
+		g += 2
+		hit := p.where() // and it stays cut off
 		b.recover(l, &want)
 		if b.Failed() {
 			b.Fatalf("that was cut off at step %d, %s", k, hit)
 		}
-		if hit == "" {
-			break
+		if hit != "" {
+			steps = append(steps, hit)
 		}
-		steps = append(steps, hit)
-		g += 2
+		return p.most
+	}
+	for _, k := range b.picks(once(never)) {
+		once(k)
 	}
 	b.steps(slices.Clone(steps))
 }

@@ -79,13 +79,15 @@ type trap struct {
 	hit  string     // where it acted
 	once bool
 	act  func() error
+	seen int // steps since it was set
+	most int // of those, in one setting
 }
 
 // set makes the k-th step from now on act; once, or all that follow too.
 func (p *trap) set(k int, once bool, act func() error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.left, p.hit, p.once, p.act = k, "", once, act
+	p.left, p.hit, p.once, p.act, p.seen = k, "", once, act, 0
 }
 
 // off ends that, and tells the step at which it acted, "" if it came to none.
@@ -96,9 +98,20 @@ func (p *trap) off() string {
 	return p.hit
 }
 
+// where is the step at which it has acted.
+func (p *trap) where() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hit
+}
+
 func (p *trap) at(step string) error {
 	p.mu.Lock()
 	act := p.act
+	if p.left > 0 {
+		p.seen++
+		p.most = max(p.most, p.seen)
+	}
 	switch {
 	case p.left == 0 || p.left > 1:
 		p.left = max(p.left-1, 0)
@@ -116,15 +129,32 @@ func (p *trap) at(step string) error {
 	return act()
 }
 
-// maxSteps bounds a walk over steps: one that never ends has background steps of its own.
+// maxSteps is at how many steps of a call something is done, where Kit.Steps does not say.
 const maxSteps = 200
 
-// walk calls f with a stepped process of each next generation, and the trap that it may set at step k, for
-// k = 1, 2, … until f says that its calls came to an end before. It returns the steps at which it acted.
+// never is a step that no call comes to.
+const never = 1 << 30
+
+// picks are the steps of total at which something is done: all, or so many, evenly.
+func (b bench) picks(total int) []int {
+	most := b.kit.Steps
+	if most <= 0 {
+		most = maxSteps
+	}
+	most = min(most, total)
+	ks := make([]int, most)
+	for i := range ks {
+		ks[i] = 1 + i*total/most
+	}
+	return ks
+}
+
+// walk calls f with a stepped process of each next generation, and the trap that it may set at step k: once
+// for counting, then for each step. It returns the steps at which something was done.
 func (b bench) walk(next *uint64, f func(g uint64, s participant.Resource, p *trap, k int) (hit string)) []string {
 	b.Helper()
 	var steps []string
-	for k := 1; k <= maxSteps; k++ {
+	once := func(k int) int {
 		*next++
 		p := &trap{}
 		s := b.Stepped(b.TB, p.at)
@@ -136,10 +166,13 @@ func (b bench) walk(next *uint64, f func(g uint64, s participant.Resource, p *tr
 			b.Logf("that was at step %d, %q", k, hit)
 			b.FailNow()
 		}
-		if hit == "" {
-			break
+		if hit != "" {
+			steps = append(steps, hit)
 		}
-		steps = append(steps, hit)
+		return p.most
+	}
+	for _, k := range b.picks(once(never)) {
+		once(k)
 	}
 	return steps
 }

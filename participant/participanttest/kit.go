@@ -15,6 +15,8 @@ type Kit struct {
 	New func(t testing.TB) Target
 	// Branches is how many go through the check of many, default 1000. Fewer is said in the certificate.
 	Branches int
+	// Steps is at how many steps of each call something goes wrong, default 200; they are taken evenly.
+	Steps int
 	// Kills is the most processes that are killed, default 64. Points that more would be needed for are
 	// taken the first time they are passed, or every second, third, ….
 	Kills int

@@ -39,6 +39,7 @@ func (j *judged) Fatal(args ...any) {
 	j.fail(fmt.Sprint(args...))
 	runtime.Goexit()
 }
+
 func (j *judged) Fatalf(format string, args ...any) {
 	j.fail(fmt.Sprintf(format, args...))
 	runtime.Goexit()
