@@ -12,8 +12,8 @@ import (
 )
 
 // Schema is the SQL that makes what this adapter keeps in a database: schema unisink with the tables
-// commits, fences, staged, staged_rows and dropped. It may be run again.
-func Schema() string { return schema }
+// commits, fences, staged, staged_rows, dropped and state. It may be run again.
+func Schema() string { return schema + stateSchema }
 
 const schema = `CREATE SCHEMA IF NOT EXISTS unisink;
 

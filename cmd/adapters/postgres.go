@@ -47,6 +47,7 @@ func Postgres() Adapter {
 	return Adapter{Kind: postgres.Kind, Check: checkPostgres, Reading: postgresReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: postgres.Kind, SourceSchema: spec.SchemaOf(postgresSource{}), SinkSchema: spec.SchemaOf(postgresSink{}), Places: postgresPlaces,
+			Store: newPostgresStore, StoreSchema: spec.SchemaOf(postgresStore{}),
 			Source: func(e spec.Env, name string, s spec.Settings) (processor.Source, error) {
 				if needsTimes(doc) {
 					return nil, s.Mistake("", "a row has no timestamp, and the window needs one: say which column it is, for example event_time: timestamp(rec.at)")
