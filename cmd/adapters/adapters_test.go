@@ -30,11 +30,13 @@ var (
 	_ processor.Sink   = (*file.Sink)(nil)
 )
 
-func all() []adapters.Adapter { return []adapters.Adapter{adapters.Kafka(), adapters.File()} }
+func all() []adapters.Adapter {
+	return []adapters.Adapter{adapters.Kafka(), adapters.Postgres(), adapters.File()}
+}
 
 func env() spec.Env {
 	return spec.Env{Logger: slog.New(slog.DiscardHandler), Lookup: func(name string) (string, bool) {
-		return map[string]string{"BROKERS": "a:1,b:2", "PASSWORD": "hunter2", "BYTES": "x"}[name], name == "BROKERS" || name == "PASSWORD" || name == "BYTES"
+		return map[string]string{"BROKERS": "a:1,b:2", "PASSWORD": "hunter2", "BYTES": "x", "DSN": "postgres://u:hunter2@h/d"}[name], name == "BROKERS" || name == "PASSWORD" || name == "BYTES" || name == "DSN"
 	}}
 }
 
@@ -94,6 +96,20 @@ sinks:
       tls: {server_name: s}
       sasl: {mechanism: OAUTHBEARER, token: {env: PASSWORD}}
   - {name: f, file: {dir: out, lines: record, max_file_bytes: 1000}}
+  - name: p
+    postgres:
+      dsn: {env: DSN}
+      table: sales.totals
+      write: upsert
+      key: [id]
+      columns: {id: key(), total: sum, at: time()}
+      delete_when: gone
+      generation_column: g
+      epoch_column: n
+      mode: staged
+      lock_timeout: 1s
+      retention: 48h
+      pooler: true
 `
 
 func TestEverySettingIsTaken(t *testing.T) {
@@ -122,6 +138,14 @@ func TestAMistakeInTheSettingsHasItsPlaceAndNoSecret(t *testing.T) {
 		"two that do not fit":   {"token: {env: PASSWORD}", "user: u", `p.yaml:18:5: sinks[0].kafka: kafka sink: sasl OAUTHBEARER`},
 		"negative":              {"max_file_bytes: 1000", "max_file_bytes: -1", `sinks[1].file: file sink: a largest file of -1 bytes is not possible`},
 		"a reference unset":     {"${BROKERS}", "${NOBODY}", `source.kafka.brokers: the environment variable NOBODY is not set`},
+		"dsn written":           {"dsn: {env: DSN}", "dsn: postgres://u:hunter2@h/d", `sinks[2].postgres.dsn: a secret is named, never written here`},
+		"dsn that is none":      {"dsn: {env: DSN}", "dsn: {env: PASSWORD}", `sinks[2].postgres: postgres: the connection string can't be read`},
+		"a part that is none":   {"id: key()", "id: keys()", `sinks[2].postgres.columns.id: "keys()" is no part of a record`},
+		"write":                 {"write: upsert", "write: replace", `sinks[2].postgres.write: "replace" is none of append, upsert, delete`},
+		"a key for append":      {"write: upsert", "write: append", `table sales.totals: append has no use for a key`},
+		"half an epoch":         {"      epoch_column: n\n", "", `the epoch needs both columns`},
+		"a name too long":       {"table: sales.totals", "table: " + strings.Repeat("x", 64), `has 64 bytes, and PostgreSQL takes 63`},
+		"retention":             {"retention: 48h", "retention: 1s", `a retention of 1s is too short`},
 		"a sink as a source's":  {"brokers: [a:1]", "topics: [a]", `sinks[0].kafka: unknown field "topics", did you mean "topic"?`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -138,6 +162,22 @@ func TestAMistakeInTheSettingsHasItsPlaceAndNoSecret(t *testing.T) {
 				t.Errorf("the error shows a secret: %v", err)
 			}
 		})
+	}
+}
+
+func TestATableSourceTakesEverySetting(t *testing.T) {
+	const source = "{pipeline: p, source: {postgres: {dsn: {env: DSN}, table: t, key: [a, b], columns: a, changed: take, batch_records: 10, pooler: true}}, sinks: [{name: f, file: {dir: x}}]}"
+	if err := build(parse(t, source)); err != nil {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		strings.Replace(source, "take", "skip", 1):                                                                  `source.postgres.changed: "skip" is none of fail, take`,
+		strings.Replace(source, "key: [a, b], ", "", 1):                                                             `the field "key" is missing`,
+		strings.Replace(source, "sinks:", "key: rec.k, window: {tumbling: 1s, aggregate: {n: count()}}, sinks:", 1): "a row has no timestamp, and the window needs one",
+	} {
+		if err := build(parse(t, text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v, want %q", text, err, want)
+		}
 	}
 }
 
@@ -251,6 +291,7 @@ func TestASinkThatFeedsTheSourceIsACircle(t *testing.T) {
 		"topic":           {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: a:1, topic: y}", `sinks[0]`},
 		"topic elsewhere": {"kafka: {brokers: [b:1, a:1], topics: [x, y]}", "kafka: {brokers: c:1, topic: y}", ""},
 		"another topic":   {"kafka: {brokers: a:1, topics: x}", "kafka: {brokers: a:1, topic: y}", ""},
+		"table":           {"postgres: {dsn: {env: DSN}, table: t, key: id}", "postgres: {dsn: {env: DSN}, table: '\"t\"'}", `table t of h:5432/d`},
 		"directory":       {"file: {dir: x/../y}", "file: {dir: ./y}", `/y`},
 		"another kind":    {"file: {dir: y}", "kafka: {brokers: a:1, topic: y}", ""},
 		"settings wrong":  {"file: {dri: y}", "file: {dir: y}", `unknown field "dri"`},
