@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/processor"
+	"github.com/unisink/unisink/processor/processortest"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -254,6 +256,62 @@ func TestConformance(t *testing.T) {
 		}})
 		cert.Require(t, "a handle holds no secret")
 	})
+}
+
+func TestConformance_SinkAndSource(t *testing.T) {
+	t.Run("sink", func(t *testing.T) {
+		cert := processortest.RunSink(t, processortest.SinkKit{New: func(testing.TB) processortest.SinkTarget {
+			f, dir := crashfs.NewMem("/data"), "/data/out"
+			return processortest.SinkTarget{
+				Process: func(t testing.TB) participant.Resource { return sink(t, f, dir) },
+				Read:    func(t testing.TB) []string { return published(t, f, dir) },
+				Bad:     &stream.Record{Value: []byte("two\nlines")},
+			}
+		}})
+		cert.Require(t)
+	})
+	for name, follow := range map[string]bool{"source": false, "source that follows": true} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			put := func(t testing.TB, name string, from, n, step int) {
+				t.Helper()
+				var lines []byte
+				for i := from; i < from+n; i += step {
+					lines = fmt.Appendf(lines, "record %d\n", i)
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), lines, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			k := processortest.SourceKit{
+				New: func(t testing.TB) processortest.Reader {
+					src, err := file.NewSource(file.SourceConfig{Dir: dir, BatchRecords: 7, Follow: follow, PollEvery: 5 * time.Millisecond})
+					if err != nil {
+						t.Fatal(err)
+					}
+					return src
+				},
+				Fill: func(t testing.TB, n int) {
+					for i := range 3 {
+						put(t, fmt.Sprintf("%d.jsonl", i), i, n-i, 3)
+					}
+				},
+				More: func(t testing.TB, from, n int) { put(t, "more.jsonl", from, n, 1) },
+				Lose: func(t testing.TB) {
+					for i := range 3 {
+						if err := os.Remove(filepath.Join(dir, fmt.Sprintf("%d.jsonl", i))); err != nil {
+							t.Fatal(err)
+						}
+					}
+				},
+			}
+			except := []string{"it knows its own splits", "an end is told once for each split, and stays"}
+			if !follow {
+				k.More, except[1] = nil, "an idle source says so, and wakes up"
+			}
+			processortest.RunSource(t, k).Require(t, except...)
+		})
+	}
 }
 
 func TestTargetThatIsAFileIsToldInOneSentence(t *testing.T) {

@@ -256,7 +256,14 @@ func (a *Admin) ReadAll(ctx context.Context, topic string, committed bool, from,
 	if err != nil {
 		return err
 	}
+	reach := ends // how far to read: the markers that decide about the last records stand behind them
+	if committed {
+		if reach, err = a.EndOffsets(ctx, topic, false); err != nil {
+			return err
+		}
+	}
 	left := make(map[int32]int64) // partition -> where to stop
+	sift := make(map[int32]*decided)
 	assign := make(map[int32]kgo.Offset)
 	for p, end := range ends {
 		at := max(first[p], from[p])
@@ -265,19 +272,18 @@ func (a *Admin) ReadAll(ctx context.Context, topic string, committed bool, from,
 		}
 		if at < end {
 			left[p], assign[p] = end, kgo.NewOffset().At(at)
+			if committed {
+				left[p], sift[p] = reach[p], &decided{below: end, open: map[int64][]*awaited{}}
+			}
 		}
 	}
 	if len(left) == 0 {
 		return nil
 	}
-	isolation := kgo.ReadUncommitted()
-	if committed {
-		isolation = kgo.ReadCommitted()
-	}
 	cl, err := a.at.client(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: assign}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchIsolationLevel(isolation),
+		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
 		kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(50*time.Millisecond),
 	)
@@ -285,11 +291,12 @@ func (a *Admin) ReadAll(ctx context.Context, topic string, committed bool, from,
 		return err
 	}
 	defer cl.Close()
-	return readUntil(ctx, cl, left, fn)
+	return readUntil(ctx, cl, left, sift, fn)
 }
 
-// readUntil polls until every partition has reached its end.
-func readUntil(ctx context.Context, cl *kgo.Client, left map[int32]int64, fn func(*stream.Record) error) error {
+// readUntil polls until every partition has reached its end. Where there is a sift it passes on what that
+// lets through, else every record.
+func readUntil(ctx context.Context, cl *kgo.Client, left map[int32]int64, sift map[int32]*decided, fn func(*stream.Record) error) error {
 	for len(left) > 0 {
 		fetches := cl.PollFetches(ctx)
 		if err := fetches.Err(); err != nil {
@@ -301,19 +308,35 @@ func readUntil(ctx context.Context, cl *kgo.Client, left map[int32]int64, fn fun
 			if !ok {
 				continue
 			}
-			if r.Offset < end && !r.Attrs.IsControl() {
-				out := plainStream(r)
+			last := r.Offset+1 >= end
+			for _, passed := range passing(r, end, last, sift[r.Partition]) {
+				out := plainStream(passed)
 				if err := fn(&out); err != nil {
 					return err
 				}
 			}
-			if r.Offset+1 >= end {
+			if last {
 				delete(left, r.Partition)
 				cl.PauseFetchPartitions(map[string][]int32{r.Topic: {r.Partition}})
 			}
 		}
 	}
 	return nil
+}
+
+// passing is what is passed on when a record has come.
+func passing(r *kgo.Record, end int64, last bool, d *decided) []*kgo.Record {
+	switch {
+	case d == nil && (r.Offset >= end || r.Attrs.IsControl()):
+		return nil
+	case d == nil:
+		return []*kgo.Record{r}
+	}
+	out := d.take(r)
+	if last {
+		out = append(out, d.ready(true)...)
+	}
+	return out
 }
 
 // plainStream makes a record of ours.

@@ -15,10 +15,10 @@ import (
 	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
-	"github.com/unisink/unisink/processor/stream"
 )
 
 func TestMain(m *testing.M) {
+	participanttest.Child(inChild)
 	if os.Getenv(victimVariable) != "" {
 		os.Exit(victim())
 	}
@@ -155,23 +155,10 @@ func TestConformance_RealBroker(t *testing.T) { participanttest.Run(t, kitOn(ser
 
 // kitOn is the conformance kit on a real broker.
 func kitOn(addrs []string) participanttest.Kit {
-	return participanttest.Kit{New: func(t testing.TB) participanttest.Target {
+	return participanttest.Kit{Kills: 12, New: func(t testing.TB) participanttest.Target {
 		r := realRig(t, addrs, nil)
-		return participanttest.Target{
-			Process: func(t testing.TB) participant.Resource {
-				s, err := NewSink(SinkConfig{Brokers: addrs, Topic: r.topic})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return elsewhere{s, "-" + r.ns}
-			},
-			Write: func(t testing.TB, b participant.Branch, record string) {
-				t.Helper()
-				if err := b.(*Branch).Write(t.Context(), []stream.Record{{Value: []byte(record)}}); err != nil {
-					t.Fatal(err)
-				}
-			},
-			Read: func(testing.TB) []string { return r.visible() },
-		}
+		g := r.watched(inKit(addrs, r.topic, "-"+r.ns))
+		g.Stepped = nil // breaking connections is tried on the embedded one
+		return g
 	}}
 }
