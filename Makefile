@@ -57,10 +57,16 @@ jepsen-long: ## the same for HOURS
 test: $(if $(JSON),$(TOOLS)/.built) ## everything: the unit tests and the slower ones that start processes
 ifeq ($(JSON),)
 	go test -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
+	@$(MAKE) modules
 else
 	@mkdir -p $(dir $(JSON))
 	$(TOOLS)/gotestsum --jsonfile $(JSON) --format standard-quiet -- -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
+	@$(MAKE) modules
 endif
+
+.PHONY: modules
+modules: ## the examples that are modules of their own, as a user's would be: vet and test
+	cd examples/sink-sqlite && go vet ./... && go test -shuffle=on -count=$(COUNT) -timeout 15m ./...
 
 .PHONY: build
 build: ## build bin/unisink
@@ -101,7 +107,7 @@ mutants: ## switch protections off one by one, each must be missed by its check 
 
 .PHONY: conformance
 conformance: ## the conformance kits against every adapter, source and sink
-	@.ci/named-tests Conform -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/...
+	@.ci/named-tests Conform -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, each for FUZZTIME
@@ -162,9 +168,10 @@ breaking: $(BUF) ## fail if a .proto change breaks the wire, or anything stored
 	@.ci/breaking check $(BUF)
 
 .PHONY: tidy-check
-tidy-check: ## fail if go.mod or go.sum is not tidy, here or in internal/tools
+tidy-check: ## fail if go.mod or go.sum is not tidy, here or in a module below
 	go mod tidy -diff
 	cd internal/tools && go mod tidy -diff
+	cd examples/sink-sqlite && go mod tidy -diff
 
 .PHONY: fmt-check
 fmt-check: $(TOOLS)/.built ## fail if `make fmt` would change a file

@@ -110,7 +110,7 @@ func (a *app) root() *cli.App {
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
 			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
-			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.postgres(), a.bench(), a.versionCommand(),
+			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.adapter(), a.postgres(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.
 		ExitErrHandler: func(*cli.Context, error) {},
