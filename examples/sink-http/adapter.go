@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/unisink/unisink/participant"
@@ -21,28 +20,26 @@ type shop struct {
 func (s *shop) Begin(context.Context) (string, error) { return rand.Text(), nil }
 
 func (s *shop) Write(ctx context.Context, id string, records []stream.Record) error {
-	var lines bytes.Buffer
+	var lines []byte
 	for _, r := range records {
-		fmt.Fprintf(&lines, "%s\n", r.Value)
+		lines = fmt.Appendf(lines, "%s\n", r.Value)
 	}
-	return s.call(ctx, id, "items", &lines)
+	return s.do(ctx, id, "items", lines...)
 }
 
-func (s *shop) PreCommit(ctx context.Context, id string) error {
-	return s.call(ctx, id, "reserve", nil)
-}
+func (s *shop) PreCommit(ctx context.Context, id string) error { return s.do(ctx, id, "reserve") }
 
-func (s *shop) Commit(ctx context.Context, id string) error { return s.call(ctx, id, "confirm", nil) }
+func (s *shop) Commit(ctx context.Context, id string) error { return s.do(ctx, id, "confirm") }
 
-func (s *shop) Abort(ctx context.Context, id string) error { return s.call(ctx, id, "cancel", nil) }
+func (s *shop) Abort(ctx context.Context, id string) error { return s.do(ctx, id, "cancel") }
 
 func (s *shop) Close() error {
 	s.http.CloseIdleConnections()
 	return nil
 }
 
-func (s *shop) call(ctx context.Context, id, verb string, body io.Reader) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/reservations/"+id+"/"+verb, body)
+func (s *shop) do(ctx context.Context, id, verb string, body ...byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url+"/reservations/"+id+"/"+verb, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("%w: %w", participant.ErrMisconfigured, err)
 	}
@@ -51,13 +48,11 @@ func (s *shop) call(ctx context.Context, id, verb string, body io.Reader) error 
 		return err // nobody knows what happened; it is asked again
 	}
 	defer resp.Body.Close()
-	switch code := resp.StatusCode; {
-	case code == http.StatusOK:
+	switch resp.StatusCode {
+	case http.StatusOK:
 		return nil
-	case code == http.StatusGone:
+	case http.StatusGone:
 		return fmt.Errorf("%w: the shop has cancelled it", participant.ErrLost)
-	case code >= 400 && code < 500:
-		return fmt.Errorf("%w: %s answers %s", participant.ErrMisconfigured, req.URL, resp.Status)
 	}
-	return fmt.Errorf("%s answers %s", req.URL, resp.Status)
+	return fmt.Errorf("%s answers %s", req.URL, resp.Status) // asked again too
 }

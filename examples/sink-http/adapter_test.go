@@ -23,30 +23,45 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The kit starts this test again, as a process that it kills.
+	participanttest.Child(func(_ testing.TB, world string) participanttest.Target {
+		url, path, _ := strings.Cut(world, " ")
+		return target(settings{URL: url, Account: "test", Journal: path})
+	})
 	testscript.Main(m, map[string]func(){"sink-http": func() { os.Exit(run()) }})
 }
 
 func TestTheShopConforms(t *testing.T) {
-	participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
-		shop, path := service.New(), filepath.Join(t.TempDir(), "journal")
+	cert := participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
+		shop := service.New()
 		server := httptest.NewServer(shop)
 		t.Cleanup(server.Close)
-		return participanttest.Target{
-			Process: func(t testing.TB) participant.Resource {
-				sink, err := newSink(settings{URL: server.URL, Account: "test", Journal: path})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return sink
-			},
-			Write: func(t testing.TB, b participant.Branch, record string) {
-				if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(record)}}); err != nil {
-					t.Fatal(err)
-				}
-			},
-			Read: func(testing.TB) []string { return shop.Sold() },
-		}
+		out := target(settings{URL: server.URL, Account: "test", Journal: filepath.Join(t.TempDir(), "journal")})
+		out.Read = func(testing.TB) []string { return shop.Sold() }
+		return out
 	}})
+	if killed := "a process killed at any point loses nothing"; !t.Failed() && !cert.Certifies(killed) {
+		t.Errorf("not certified: %s", killed)
+	}
+}
+
+// target is a shop that some process has opened.
+func target(in settings) participanttest.Target {
+	return participanttest.Target{
+		World: in.URL + " " + in.Journal,
+		Process: func(t testing.TB) participant.Resource {
+			sink, err := newSink(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return sink
+		},
+		Write: func(t testing.TB, b participant.Branch, record string) {
+			if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(record)}}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
 }
 
 // What the documentation says of it.

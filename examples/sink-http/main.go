@@ -12,10 +12,8 @@ import (
 	"github.com/unisink/unisink/cmd/app"
 	"github.com/unisink/unisink/examples/sink-http/service"
 	"github.com/unisink/unisink/participant"
-	"github.com/unisink/unisink/participant/journal"
 	"github.com/unisink/unisink/processor"
 	"github.com/unisink/unisink/processor/spec"
-	"github.com/unisink/unisink/processor/twophase"
 )
 
 func main() { os.Exit(run()) }
@@ -27,13 +25,6 @@ func run() int {
 		return sell(ctx, os.Args[2])
 	}
 	return app.Main(ctx, os.Args, app.WithAdapter(adapter()))
-}
-
-// settings are what a pipeline's file, and a resolver's, say about a shop.
-type settings struct {
-	URL     string `yaml:"url,required" doc:"Where the shop answers: http://shop:8080."`
-	Account string `yaml:"account,required" doc:"Whose shop it is, whatever its address."`
-	Journal string `yaml:"journal,required" doc:"File that keeps what was begun; its directory exists."`
 }
 
 // adapter is what the binary learns: the sinks of a pipeline's file that say shop.
@@ -56,13 +47,6 @@ func open(s spec.Settings) (processor.Sink, error) {
 		return nil, err
 	}
 	return newSink(in)
-}
-
-func newSink(in settings) (processor.Sink, error) {
-	client := http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment}}
-	return twophase.New[string](&shop{in.URL, client}, participant.TwoPhaseConfig[string]{
-		Kind: "shop", Identity: in.Account, Text: "the shop of " + in.Account, Journal: journal.At(in.Journal),
-	})
 }
 
 // sell is a shop to try it on, until ctx ends. It remembers nothing then.

@@ -79,7 +79,9 @@ func (s *Sink) tx(ctx context.Context, what string, f func(tx *sql.Tx) error) er
 
 // Open raises the fence, at which every Prepare looks in the transaction that makes it durable.
 func (s *Sink) Open(ctx context.Context, o participant.Opening) error {
-	return s.tx(ctx, "open "+o.Scope, func(tx *sql.Tx) error { return raise(ctx, tx, o.Namespace, o.Scope, o.Member, o.Resource, o.Generation) })
+	return s.tx(ctx, "open "+o.Scope, func(tx *sql.Tx) error {
+		return raise(ctx, tx, o.Namespace, o.Scope, o.Member, o.Resource, o.Generation)
+	})
 }
 
 // raise sets the fence of a holder to a generation, unless it is higher.

@@ -24,6 +24,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	// The kit starts this test again, as a process that it kills.
+	participanttest.Child(func(_ testing.TB, world string) participanttest.Target { return target(world) })
 	testscript.Main(m, map[string]func(){"sink-sqlite": func() { os.Exit(run()) }, "rows": rows})
 }
 
@@ -54,47 +56,44 @@ func print(s *Sink) error {
 }
 
 func TestSQLiteConforms(t *testing.T) {
-	participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
-		path := filepath.Join(t.TempDir(), "test.db")
-		open := func(t testing.TB) *Sink {
-			s, err := NewSink(path, "out")
-			if err != nil {
+	cert := participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
+		return target(filepath.Join(t.TempDir(), "test.db"))
+	}})
+	if killed := "a process killed at any point loses nothing"; !t.Failed() && !cert.Certifies(killed) {
+		t.Errorf("not certified: %s", killed)
+	}
+}
+
+// target is the table out of the database at a path.
+func target(path string) participanttest.Target {
+	open := func(t testing.TB) *Sink {
+		s, err := NewSink(path, "out")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	return participanttest.Target{
+		World:   path,
+		Process: func(t testing.TB) participant.Resource { return open(t) },
+		Write: func(t testing.TB, b participant.Branch, record string) {
+			if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(record)}}); err != nil {
 				t.Fatal(err)
 			}
-			return s
-		}
-		return participanttest.Target{
-			Process: func(t testing.TB) participant.Resource { return open(t) },
-			Write: func(t testing.TB, b participant.Branch, record string) {
-				if err := b.(processor.Writer).Write(t.Context(), []stream.Record{{Value: []byte(record)}}); err != nil {
-					t.Fatal(err)
-				}
-			},
-			Read: func(t testing.TB) (out []string) {
-				s := open(t)
-				defer s.Close()
-				if _, err := s.Describe(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				found, err := s.db.QueryContext(t.Context(), "SELECT value FROM out")
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer found.Close()
-				for found.Next() {
-					var v string
-					if err := found.Scan(&v); err != nil {
-						t.Fatal(err)
-					}
-					out = append(out, v)
-				}
-				if err := found.Err(); err != nil {
-					t.Fatal(err)
-				}
-				return out
-			},
-		}
-	}})
+		},
+		Read: func(t testing.TB) []string {
+			s := open(t)
+			defer s.Close()
+			if _, err := s.Describe(t.Context()); err != nil { // makes the table
+				t.Fatal(err)
+			}
+			var all string
+			if err := s.db.QueryRowContext(t.Context(), "SELECT coalesce(group_concat(value, char(10)), '') FROM out").Scan(&all); err != nil {
+				t.Fatal(err)
+			}
+			return strings.Fields(all)
+		},
+	}
 }
 
 // What the documentation says of it; comments and empty lines are not counted.

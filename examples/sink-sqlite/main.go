@@ -20,12 +20,6 @@ func run() int {
 	return app.Main(ctx, os.Args, app.WithAdapter(adapter()))
 }
 
-// settings are what a pipeline's file, and a resolver's, say about a sink.
-type settings struct {
-	Path  string `yaml:"path,required" doc:"The database's file; made if missing."`
-	Table string `yaml:"table,required" doc:"Table with the columns key and value; made if missing."`
-}
-
 // adapter is what the binary learns: the sinks of a pipeline's file that say sqlite.
 func adapter() app.Adapter {
 	return app.Adapter{
@@ -40,12 +34,12 @@ func adapter() app.Adapter {
 	}
 }
 
-func open(s spec.Settings) (*Sink, error) {
+func open(s spec.Settings) (processor.Sink, error) {
 	var in settings
 	if err := s.Decode(&in); err != nil {
 		return nil, err
 	}
-	return NewSink(in.Path, in.Table)
+	return newSink(in)
 }
 
 // places lets two sinks into one table be found as the mistake that they are.
