@@ -46,7 +46,7 @@ type transaction struct {
 	conn    *pgxpool.Conn // nil before the first statement and after the end
 	pid     string        // of the backend
 	changed bool          // something was surely written, so it has an id
-	dirty   bool          // a user's statements ran in the session
+	dirty   bool          // a user's statements may have left something in the session
 	asked   bool          // PREPARE TRANSACTION, or staged mode's COMMIT, was sent
 	xid     string
 	tables  []string // for handles
@@ -122,10 +122,10 @@ func (b *Branch) run(ctx context.Context, theirs bool, do func(ctx context.Conte
 			return pgconn.CommandTag{}, err
 		}
 	}
-	b.tx.dirty = b.tx.dirty || theirs
 	c := b.tx.conn.Conn()
 	watch := b.watch(ctx)
 	tag, err := do(ctx, c)
+	b.tx.dirty = b.tx.dirty || theirs && !isDML(tag)
 	if blockers := watch(); blockers != "" && isCode(err, codeLockNotAvailable) {
 		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
 	}
@@ -139,6 +139,13 @@ func (b *Branch) run(ctx context.Context, theirs bool, do func(ctx context.Conte
 	}
 	b.tx.changed = b.tx.changed || !tag.Select() && tag.RowsAffected() > 0
 	return tag, nil
+}
+
+// isDML reports whether a statement was one that changes rows, and nothing in the session: a reset after
+// each of them would cost more than they do.
+func isDML(tag pgconn.CommandTag) bool {
+	word, _, _ := strings.Cut(tag.String(), " ")
+	return word == "INSERT" || word == "UPDATE" || word == "DELETE" || word == "MERGE"
 }
 
 // usable says why nothing can be written.

@@ -46,8 +46,8 @@ func targetOf(t testing.TB, world string) participanttest.Target {
 	}
 }
 
-func conform(t *testing.T, version string, mode Mode) {
-	participanttest.Run(t, participanttest.Kit{New: func(t testing.TB) participanttest.Target {
+func conform(t *testing.T, version string, mode Mode, branches, kills int) {
+	participanttest.Run(t, participanttest.Kit{Branches: branches, Kills: kills, New: func(t testing.TB) participanttest.Target {
 		dsn := strings.Replace(servicestest.Postgres(t, version), "postgres@", "postgres:sesame-42@", 1) // trusted, whatever it says
 		r := rigOn(t, dsn, mode)
 		id, err := r.process().known(r.ctx)
@@ -83,12 +83,12 @@ func conform(t *testing.T, version string, mode Mode) {
 
 func TestConformance(t *testing.T) {
 	for _, mode := range []Mode{Prepared, Staged} {
-		t.Run(mode.String(), func(t *testing.T) { conform(t, services.PostgresCurrent, mode) })
+		t.Run(mode.String(), func(t *testing.T) { conform(t, services.PostgresCurrent, mode, 0, 24) })
 	}
 }
 
 func TestConformanceOfTheOldestServer(t *testing.T) {
 	for _, mode := range []Mode{Prepared, Staged} {
-		t.Run(mode.String(), func(t *testing.T) { conform(t, services.PostgresOlder, mode) })
+		t.Run(mode.String(), func(t *testing.T) { conform(t, services.PostgresOlder, mode, 100, 4) })
 	}
 }

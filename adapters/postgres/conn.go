@@ -78,7 +78,7 @@ func (d *Database) begin() []step {
 	if mutant.On("postgres/read-committed") {
 		begin = "BEGIN"
 	}
-	steps := []step{{sql: begin}}
+	steps := []step{{name: "unisink_begin", sql: begin}}
 	if d.o.Pooler {
 		steps = append(steps, step{sql: d.o.settings(true)})
 	}

@@ -143,7 +143,8 @@ func TestTwoMembersDoNotFenceEachOther(t *testing.T) {
 	r.sees("a")
 }
 
-func TestAWaitForALockNamesWhoHoldsIt(t *testing.T) {
+// Row L6.
+func TestL6_AWaitForALockNamesWhoHoldsIt(t *testing.T) {
 	r := newRig(t, services.PostgresCurrent, Prepared)
 	r.query("CREATE TABLE totals (k text PRIMARY KEY, n int)", "INSERT INTO totals VALUES ('x', 1)", "SELECT ''")
 	quick := func(o *Options) { o.LockTimeout = time.Second }
