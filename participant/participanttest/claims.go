@@ -12,6 +12,10 @@ import (
 	"github.com/unisink/unisink/participant"
 )
 
+// longTime is what no time-out of a transaction takes. Deadlines behind it come from what is written to, which
+// deletes by age, decided or not.
+const longTime = 24 * time.Hour
+
 // Each claim is tried both ways: what is claimed is there, and what is there is claimed.
 func checkClaims(t testing.TB, target Target) {
 	b := newBench(t, target)
@@ -25,6 +29,8 @@ func checkClaims(t testing.TB, target Target) {
 	switch {
 	case b.claims.Bounded && vote.Deadline.IsZero():
 		b.Errorf("it claims to drop prepared work by itself, and a vote says no deadline")
+	case !b.claims.Bounded && time.Until(vote.Deadline) > longTime:
+		b.gap("it claims to keep prepared work for ever, and a vote has a deadline in %s; a retention does that", time.Until(vote.Deadline).Round(time.Hour))
 	case !b.claims.Bounded && !vote.Deadline.IsZero():
 		b.Errorf("it claims to keep prepared work for ever, and a vote has a deadline in %s", time.Until(vote.Deadline))
 	case b.claims.Bounded && !vote.Deadline.After(began):
