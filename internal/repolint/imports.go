@@ -75,7 +75,7 @@ func harnessRooms() []room {
 		{path: "tests/jepsen-style", may: []string{"participant", "proto"}},
 		// The simulation runs nodes in its own process. What judges them is in check, which imports nothing.
 		{path: "tests/jepsen-style/check", may: nil},
-		{path: "tests/jepsen-style/sim", may: []string{"coordinator", "participant", "processor", "adapters", "proto", "internal", "tests/jepsen-style/check"}},
+		{path: "tests/jepsen-style/sim", may: []string{"coordinator", "participant", "processor", "adapters", "proto", "internal", "tests/jepsen-style/check", "tests/jepsen-style/blackbox/judge"}},
 		// What harnesses of real processes share.
 		{path: "tests/jepsen-style/rig", may: nil},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.

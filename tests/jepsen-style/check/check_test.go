@@ -19,7 +19,7 @@ func bounds() check.Bounds {
 	return check.Bounds{
 		MaxPending:   map[string]int{scope: 2},
 		Resources:    map[string]map[string][]string{scope: {"m1": {"a", "b"}, "m2": {"a"}}},
-		DecideWithin: 15 * time.Second, Grace: 5 * time.Second, Share: 0.9, EntriesPerChange: 1, Secrets: []string{"hunter2"},
+		DecideWithin: 15 * time.Second, Grace: 5 * time.Second, Share: 0.9, EntriesPerChange: 1, Broken: []string{"takes back its vote"}, Secrets: []string{"hunter2"},
 	}
 }
 
@@ -166,6 +166,9 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		{"C3", "a generation was closed at two numbers", func(s *story) {
 			s.add(check.Event{Who: "n2", Kind: check.Closed, Index: 12, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 1}}})
 		}, ""},
+		{"C3", "a vote was taken back", func(s *story) {
+			s.add(check.Event{Who: "n2", Kind: check.Closed, Index: 12, Text: "member m1 takes back its vote", Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 2}}})
+		}, ""},
 		{"C3", "an answer changed", func(s *story) {
 			s.add(check.Event{Who: "c2", Kind: check.Return, Call: 9, Op: "outcome", Branch: check.Branch{Txn: "t1"}, Answer: check.AnswerAborted})
 		}, "C12"},
@@ -221,6 +224,12 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 			for n := range uint64(3) {
 				s.add(check.Event{Kind: check.Prepared, Store: "m1a", Branch: branch(2, 2+n), Handle: fmt.Sprint("p", n)})
 			}
+		}, ""},
+		{"C11", "a branch too many was begun", func(s *story) {
+			for n := range uint64(2) {
+				s.add(check.Event{Kind: check.Prepared, Store: "m1a", Branch: branch(2, 2+n), Handle: fmt.Sprint("p", n)})
+			}
+			s.add(check.Event{Kind: check.Begun, Store: "m1a", Branch: branch(2, 4)})
 		}, ""},
 		{"C11", "the log grows by itself", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Entry, Index: 5000, Term: 2}) }, ""},
 		{"C12", "committed, and nowhere", func(s *story) {

@@ -20,6 +20,7 @@ const (
 	Healed           // every fault is over, and no other comes
 	Quiet            // nothing runs any more; what is left now stays
 	Opened           // a resource was opened: Store, Scope, Member, Resource, Epoch.Generation
+	Begun            // a branch was begun, maybe not for the first time: Store, Branch
 	Prepared         // Store, Branch, Handle, Records
 	Committed        // Store, Branch, Handle, Records
 	RolledBack       // Store, Branch, Handle
@@ -167,6 +168,8 @@ func (e Event) what() string {
 		return "! everything has stopped " + e.Text
 	case Opened:
 		return fmt.Sprintf("%s: opened for generation %d of %s by %s", e.Store, e.Branch.Epoch.Generation, e.Branch.Scope, e.Branch.Member)
+	case Begun:
+		return fmt.Sprintf("%s: begun %s", e.Store, e.Branch)
 	case Prepared:
 		return fmt.Sprintf("%s: prepared %s, %d records %s", e.Store, e.Branch, len(e.Records), span(e.Records))
 	case Committed:

@@ -235,19 +235,29 @@ func bounded(events []Event, b Bounds) []Finding {
 		store, scope, member, resource string
 		generation                     uint64
 	}
-	pending := map[owner]map[string]bool{}
+	pending := map[owner]map[string]uint64{} // handle -> number of its epoch
 	told := map[owner]bool{}
 	last, first, changes := uint64(0), uint64(0), 0
 	for _, e := range events {
 		k := owner{e.Store, e.Branch.Scope, e.Branch.Member, e.Branch.Resource, e.Branch.Epoch.Generation}
 		//exhaustive:ignore
 		switch e.Kind {
+		case Begun:
+			// Of an epoch that was prepared twice one handle counts.
+			epochs := map[uint64]bool{e.Branch.Epoch.N: true}
+			for _, n := range pending[k] {
+				epochs[n] = true
+			}
+			if bound := b.MaxPending[e.Branch.Scope]; bound > 0 && len(epochs) > bound && !told[k] {
+				told[k] = true
+				f.add("%s was begun in %s while %d epochs before it were pending; %d in all are allowed", e.Branch, e.Store, len(epochs)-1, bound)
+			}
 		case Prepared:
 			changes++
 			if pending[k] == nil {
-				pending[k] = map[string]bool{}
+				pending[k] = map[string]uint64{}
 			}
-			pending[k][e.Handle] = true
+			pending[k][e.Handle] = e.Branch.Epoch.N
 			bound := b.MaxPending[e.Branch.Scope]
 			if n := len(pending[k]); e.Branch.Txn == "" && bound > 0 && n > bound && !told[k] {
 				told[k] = true

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Bounds struct {
 	Share float64
 	// EntriesPerChange bounds how many log entries a decision, an open, a close or a call may cost.
 	EntriesPerChange int
+	// Broken are words in the cause of a close that say that a member broke its word.
+	Broken []string
 	// Secrets must not be in any text.
 	Secrets []string
 }
@@ -255,7 +258,7 @@ func atomic(events []Event, _ Bounds) []Finding {
 }
 
 // durable is C3.
-func durable(events []Event, _ Bounds) []Finding {
+func durable(events []Event, b Bounds) []Finding {
 	f := findings{rule: "C3"}
 	known := map[string]map[Epoch]bool{}
 	oldest := map[string]Epoch{}
@@ -274,6 +277,7 @@ func durable(events []Event, _ Bounds) []Finding {
 	}
 	said := map[string]Answer{}
 	final := map[string]uint64{}
+	broken := map[string]bool{}
 	for _, e := range events {
 		//exhaustive:ignore
 		switch e.Kind {
@@ -289,6 +293,12 @@ func durable(events []Event, _ Bounds) []Finding {
 				f.add("%s was closed at n = %d and is closed at n = %d on %s", key, was, e.Branch.Epoch.N, e.Who)
 			}
 			final[key] = e.Branch.Epoch.N
+			for _, words := range b.Broken {
+				if strings.Contains(e.Text, words) && !broken[key] {
+					broken[key] = true
+					f.add("%s was closed because of a promise that was not kept: %s", key, e.Text)
+				}
+			}
 		case Return:
 			if e.Answer != AnswerCommitted && e.Answer != AnswerAborted {
 				continue

@@ -12,7 +12,7 @@ import (
 // kinds are the names under which the kinds are saved. They are added to and never changed, so that an
 // old history can be judged again.
 var kinds = [...]string{
-	kindUnset: "", Note: "note", Fault: "fault", Healed: "healed", Quiet: "quiet", Opened: "opened", Prepared: "prepared",
+	kindUnset: "", Note: "note", Fault: "fault", Healed: "healed", Quiet: "quiet", Opened: "opened", Begun: "begun", Prepared: "prepared",
 	Committed: "committed", RolledBack: "rolled back", Held: "held", Barrier: "barrier", Voted: "voted", Started: "started",
 	Decided: "decided", Closed: "closed", Heuristic: "heuristic", Leads: "leads", State: "state", Entry: "entry", Invoke: "invoke",
 	Return: "return", Rewound: "rewound", Record: "record", Minority: "minority", MinorityEnd: "minority end", Said: "said",

@@ -186,7 +186,7 @@ func (t *writer) work(ctx context.Context, run participant.Run, barriers <-chan 
 			return
 		case b := <-barriers:
 			t.note(check.Voted, check.Epoch{Generation: b.Generation, N: b.N}, next, "")
-			at := []participant.Position{{Resource: "in", Split: t.life.seat.name, Offset: next, LeaderEpoch: -1}}
+			at := []participant.Position{{Resource: "in", Split: t.life.seat.name, Offset: next, LeaderEpoch: -1, Opaque: []byte(planted)}}
 			if run.Vote(ctx, b, participant.Contribution{Positions: at}) != nil || b.Final {
 				return // the generation is over, and Halted comes
 			}
@@ -307,6 +307,18 @@ func (w *world) faulty(odds int, hang bool) participanttest.Hook {
 	}
 }
 
+// begun notes a branch that was begun. The contract bounds how many may be open or prepared at once.
+func (s *seat) begun(name string) {
+	b, err := participant.ParseBranchName(name)
+	if err != nil {
+		s.w.complain("a branch was begun under the name %q: %v", name, err)
+		return
+	}
+	s.w.hist.Add(check.Event{Who: s.id(), Kind: check.Begun, Store: s.pipeline + "-" + s.name + "-" + b.Resource, Branch: check.Branch{
+		Scope: b.Scope(), Member: b.Member, Resource: b.Resource, Epoch: check.Epoch{Generation: b.Generation, N: b.N},
+	}})
+}
+
 // around is what every call of a seat's resources passes: the time that it takes, faults that are
 // aimed at it, and what else is wrong with the resource.
 func (s *seat) around(ctx context.Context, call participanttest.Call, when participanttest.When, name string) error {
@@ -314,6 +326,9 @@ func (s *seat) around(ctx context.Context, call participanttest.Call, when parti
 	if when == participanttest.Before {
 		moment = "before "
 		time.Sleep(time.Duration(100+s.w.draw(2900)) * time.Microsecond)
+	}
+	if call == participanttest.CallBegin && when == participanttest.After {
+		s.begun(name)
 	}
 	if s.w.aimed(moment+string(call), s.id()) {
 		time.Sleep(time.Millisecond) // it strikes now

@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+	"github.com/unisink/unisink/tests/jepsen-style/blackbox/judge"
 	"github.com/unisink/unisink/tests/jepsen-style/check"
 )
 
@@ -58,7 +60,7 @@ func newWorld(t *testing.T, p plan) *world {
 		t: t, plan: p, hist: check.NewHistory(func() time.Duration { return time.Since(start) }), rounds: newRounds(),
 		accounts: map[string]*participanttest.Store{}, calm: make(chan struct{}), rnd: rand.New(rand.NewPCG(p.seed, 2)),
 	}
-	logger := slog.New(slog.DiscardHandler)
+	logger := slog.New(slog.NewTextHandler(&ear{w}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if os.Getenv("UNISINK_TEST_LOG") != "" {
 		logger = slog.New(slog.NewTextHandler(&teller{w, os.Stderr}, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
@@ -101,6 +103,19 @@ type teller struct {
 }
 
 func (t *teller) Write(b []byte) (int, error) { return t.to.Write(b) }
+
+// planted is in the position of every member, whose bytes are the application's alone.
+const planted = "planted-secret-7f3a"
+
+// ear listens to what is logged, and keeps what nobody should have said.
+type ear struct{ w *world }
+
+func (e *ear) Write(b []byte) (int, error) {
+	if bytes.Contains(b, []byte(planted)) {
+		e.w.hist.Add(check.Event{Who: "log", Kind: check.Said, Text: string(b)})
+	}
+	return len(b), nil
+}
 
 // store makes one whose every change is in the history.
 func (w *world) store(name string) *participanttest.Store {
@@ -147,7 +162,9 @@ func (w *world) complain(format string, args ...any) {
 
 // found is all that is wrong with a run that has ended.
 func (w *world) found() []check.Finding {
-	return append(check.All(w.hist.Events(), w.bounds()), w.complaints...)
+	events := w.hist.Events()
+	_, answers := judge.Register(events, "")
+	return slices.Concat(check.All(events, w.bounds()), answers, w.complaints)
 }
 
 // draw is a number below n. Which one depends on who else draws: the plan alone is determined.
@@ -303,6 +320,8 @@ func (w *world) bounds() check.Bounds {
 	b := check.Bounds{
 		MaxPending: map[string]int{}, Resources: map[string]map[string][]string{}, DecideWithin: 90 * time.Second,
 		Grace: 5 * time.Second, Share: 0.99, EntriesPerChange: 4,
+		Secrets: []string{planted},
+		Broken:  []string{"takes back its vote", "a second time, differently", "claims to have seen the barrier", "for the final one, which it is not"},
 	}
 	for _, pl := range w.plan.pipelines {
 		scope := pl.name + "/0"
