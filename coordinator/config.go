@@ -54,6 +54,10 @@ type Config struct {
 	// EventMemory is how many events a node remembers for watchers; default 4096.
 	EventMemory int
 
+	// Leading runs beside the node's own duties for as long as the node leads, and again when it leads again. It
+	// returns soon after its context has ended; an error before that ends the node. Nil: nothing.
+	Leading func(ctx context.Context) error
+
 	// Seams replace disk and network in tests; see package coordinatortest.
 	Seams Seams
 }

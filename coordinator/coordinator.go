@@ -212,6 +212,9 @@ func (co *Coordinator) lead(ctx context.Context, term uint64) func() error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return co.sessions.Lead(ctx, term) })
 	g.Go(func() error { return co.finisher.Run(ctx) })
+	if co.c.Leading != nil {
+		g.Go(func() error { return co.c.Leading(ctx) })
+	}
 	var done error
 	ended := false
 	return func() error {

@@ -30,7 +30,7 @@ type fileSink struct {
 
 // File is the adapter of directories.
 func File() Adapter {
-	return Adapter{Kind: file.Kind, Check: checkFiles, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: file.Kind, Check: checkFiles, Finisher: finishFile, Reading: fileReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: file.Kind, SourceSchema: spec.SchemaOf(fileSource{}), SinkSchema: spec.SchemaOf(fileSink{}), Places: filePlaces,
 			Source: func(_ spec.Env, name string, s spec.Settings) (processor.Source, error) {

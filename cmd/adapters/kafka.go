@@ -56,7 +56,7 @@ type kafkaSASL struct {
 
 // Kafka is the adapter of topics.
 func Kafka() Adapter {
-	return Adapter{Kind: kafka.Kind, Check: checkKafka, Reading: kafkaReading(), Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: kafka.Kind, Check: checkKafka, Finisher: finishKafka, Reading: kafkaReading(), Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: kafka.Kind, SourceSchema: spec.SchemaOf(kafkaSource{}), SinkSchema: spec.SchemaOf(kafkaSink{}), Places: kafkaPlaces,
 			Source: newKafkaSource, Store: newKafkaStore, StoreSchema: spec.SchemaOf(kafkaStore{}),

@@ -109,7 +109,7 @@ func (a *app) root() *cli.App {
 		ErrWriter:       a.err,
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
-			a.serve(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
+			a.serve(), a.resolver(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
 			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.adapter(), a.postgres(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.

@@ -33,13 +33,14 @@ func (a *app) serve() *cli.Command {
 			&cli.BoolFlag{Name: "insecure", EnvVars: []string{"UNISINK_INSECURE"}, Usage: "allow plain text on addresses reachable from outside"},
 			&cli.DurationFlag{Name: "heartbeat", EnvVars: []string{"UNISINK_HEARTBEAT"}, Value: 500 * time.Millisecond, Usage: "`TIME` without a word from the leader after which a node calls for votes"},
 			&cli.DurationFlag{Name: "keep", EnvVars: []string{"UNISINK_KEEP"}, Value: time.Hour, Usage: "how long resolved history stays readable"},
+			&cli.StringFlag{Name: "resolver", EnvVars: []string{"UNISINK_RESOLVER"}, Usage: "`FILE` of resources whose left-overs this node finishes while it leads; see `unisink resolver --help`"},
 			&cli.BoolFlag{Name: "reflection", EnvVars: []string{"UNISINK_REFLECTION"}, Usage: "let tools list the gRPC services"},
 		},
 		Action: a.serveNode,
 	}
 }
 
-func (a *app) serveNode(c *cli.Context) error {
+func (a *app) serveNode(c *cli.Context) (err error) {
 	if err := errors.Join(noArgs(c), need(c, "node", "data")); err != nil {
 		return err
 	}
@@ -63,6 +64,11 @@ func (a *app) serveNode(c *cli.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return withCode(CodeUsage, err)
 	}
+	reach, err := a.resolveWhileLeading(c, &cfg)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, reach.close()) }()
 	n, err := coordinator.New(cfg)
 	if err != nil {
 		return startError(err)
