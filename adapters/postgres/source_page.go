@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/unisink/unisink/adapters/postgres/column"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
@@ -28,7 +29,12 @@ func newQueries(r *relation, key, columns []string) queries {
 	q := queries{table: r.name.Sanitize() + " t"}
 	var list []string
 	for _, c := range columns {
-		list = append(list, "t."+pgx.Identifier{c}.Sanitize())
+		name := pgx.Identifier{c}.Sanitize()
+		if r.column(c).typ.Kind == column.Numeric { // as a number of JSON it would be taken for an inexact one
+			list = append(list, "t."+name+"::text AS "+name)
+			continue
+		}
+		list = append(list, "t."+name)
 	}
 	q.value = "(SELECT row_to_json(\"unisink row\")::text FROM (SELECT " + strings.Join(list, ", ") + ") \"unisink row\")"
 	for _, k := range key {

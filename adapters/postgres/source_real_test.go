@@ -89,14 +89,14 @@ func read(t testing.TB, c postgres.SourceConfig, from []stream.Position) *readin
 
 func TestATableIsReadAsItWasAtTheStart(t *testing.T) {
 	dsn := servicestest.Postgres(t, services.PostgresCurrent)
-	sql(t, dsn, "CREATE TABLE things (a text, b int, v text, at timestamptz DEFAULT '2024-01-01T00:00:00Z', PRIMARY KEY (a, b))", "INSERT INTO things VALUES ('x', 2, 'old'), ('x', 10, 'old'), ('ä\"', 1, 'old'), ('a', 5, 'old')")
-	c := postgres.SourceConfig{Name: "in", DSN: dsn, Table: "things", Key: []string{"a", "b"}, Columns: []string{"b", "v", "at"}, BatchRecords: 1}
+	sql(t, dsn, "CREATE TABLE things (a text, b int, v text, at timestamptz DEFAULT '2024-01-01T00:00:00Z', d numeric DEFAULT 1.50, PRIMARY KEY (a, b))", "INSERT INTO things VALUES ('x', 2, 'old'), ('x', 10, 'old'), ('ä\"', 1, 'old'), ('a', 5, 'old')")
+	c := postgres.SourceConfig{Name: "in", DSN: dsn, Table: "things", Key: []string{"a", "b"}, Columns: []string{"b", "v", "at", "d"}, BatchRecords: 1}
 	r := read(t, c, nil)
 	b, err := r.s.Poll(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.Records[0]; string(got.Value) != `{"b":5,"v":"old","at":"2024-01-01T00:00:00+00:00"}` || string(got.Key) != `["a","5"]` || got.Topic != "things" || got.Offset != 0 || b.Next.Offset != 1 || b.Split.Resource != "in" {
+	if got := b.Records[0]; string(got.Value) != `{"b":5,"v":"old","at":"2024-01-01T00:00:00+00:00","d":"1.50"}` || string(got.Key) != `["a","5"]` || got.Topic != "things" || got.Offset != 0 || b.Next.Offset != 1 || b.Split.Resource != "in" {
 		t.Errorf("%+v, key %s, value %s", b, got.Key, got.Value)
 	}
 	sql(t, dsn, "UPDATE things SET v = 'new'", "DELETE FROM things WHERE b = 10", "INSERT INTO things VALUES ('b', 1, 'new'), ('z', 1, 'new')")
