@@ -83,6 +83,9 @@ func (c *Client) Resolution() unisinkv1.ResolutionClient {
 	return unisinkv1.NewResolutionClient(c.router)
 }
 
+// Audit is the raw service, through Router.
+func (c *Client) Audit() unisinkv1.AuditClient { return unisinkv1.NewAuditClient(c.router) }
+
 // Events is the raw service, through Router. A stream that breaks is the caller's to open again.
 func (c *Client) Events() unisinkv1.EventsClient { return unisinkv1.NewEventsClient(c.router) }
 

@@ -110,7 +110,7 @@ func (a *app) root() *cli.App {
 		Flags:           globalFlags(),
 		Commands: []*cli.Command{
 			a.serve(), a.resolver(), a.dev(), a.demo(), a.run(), a.pipeline(), a.epoch(), a.txn(), a.cluster(), a.backup(),
-			a.participant(), a.resource(), a.cert(), a.verify(), a.doctor(), a.adapter(), a.postgres(), a.bench(), a.versionCommand(),
+			a.participant(), a.resource(), a.cert(), a.audit(), a.verify(), a.doctor(), a.adapter(), a.postgres(), a.bench(), a.versionCommand(),
 		},
 		// Errors are printed by Main alone, usage errors with where to look.
 		ExitErrHandler: func(*cli.Context, error) {},
@@ -131,7 +131,7 @@ func (a *app) root() *cli.App {
 
 // checkGlobals refuses what is wrong in the options that all commands share, before one of them does anything.
 func (a *app) checkGlobals(c *cli.Context) error {
-	if f := c.String("output"); f != outputTable && f != outputJSON {
+	if f := c.String("output"); f != outputTable && f != outputJSON && f != outputJSONL {
 		return noFormat(f)
 	}
 	_, err := a.logger(c)
@@ -187,7 +187,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ca", EnvVars: []string{"UNISINK_CA"}, Usage: "`FILE` with the authority of the coordinators' certificates (PEM); plain text without"},
 		&cli.StringFlag{Name: "cert", EnvVars: []string{"UNISINK_CERT"}, Usage: "`FILE` with a certificate (PEM), which says what you may do; with --ca"},
 		&cli.StringFlag{Name: "key", EnvVars: []string{"UNISINK_KEY"}, Usage: "`FILE` with its key"},
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table or json"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table, json or jsonl"},
 		&cli.DurationFlag{Name: "timeout", EnvVars: []string{"UNISINK_TIMEOUT"}, Value: 10 * time.Second, Usage: "longest `WAIT` for an answer; its end means unknown, not failed"},
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"UNISINK_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL` debug, info, warn or error"},
 		&cli.StringFlag{Name: "log-format", EnvVars: []string{"UNISINK_LOG_FORMAT"}, Value: "text", Usage: "`FORMAT` of the log on standard error: text or json"},

@@ -49,6 +49,12 @@ func (a *app) cluster() *cli.Command {
 			Action:      a.clusterReplace,
 		},
 		&cli.Command{
+			Name: "raise", Usage: "let the group use what its new version brings", ArgsUsage: "[LEVEL]",
+			Description: "After an upgrade of every node. Each is asked what it can follow; the level is raised as far as all\n" +
+				"can, or to LEVEL. From then on no older version can follow: there is no way back.",
+			Action: a.clusterRaise,
+		},
+		&cli.Command{
 			Name: "transfer", Usage: "let the leader hand over and end its process",
 			Description: "Before work on the leader's machine, and before the leader is removed. The process ends with\n" +
 				"exit code 0, as if it had been told to stop.",

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -18,6 +19,7 @@ var wireJSON = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: tr
 const (
 	outputTable = "table"
 	outputJSON  = "json"
+	outputJSONL = "jsonl"
 )
 
 // show prints v as JSON or, by default, rows as tables; the first row is the header, and a table
@@ -26,6 +28,8 @@ func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 	switch f := c.String("output"); f {
 	case outputJSON:
 		return a.printJSON(v)
+	case outputJSONL:
+		return a.printLine(v)
 	case outputTable:
 		for i, rows := range tables {
 			r := rows()
@@ -43,7 +47,7 @@ func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 	}
 }
 
-func noFormat(f string) error { return usagef("--output %q is not table or json", f) }
+func noFormat(f string) error { return usagef("--output %q is not table, json or jsonl", f) }
 
 func (a *app) printJSON(v any) error {
 	var text []byte
@@ -56,6 +60,27 @@ func (a *app) printJSON(v any) error {
 		}
 	} else {
 		text, err = json.MarshalIndent(v, "", "  ")
+	}
+	if err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	_, err = fmt.Fprintln(a.out, string(text))
+	return err
+}
+
+// printLine prints v as JSON on one line.
+func (a *app) printLine(v any) error {
+	var text []byte
+	var err error
+	if m, ok := v.(proto.Message); ok {
+		if text, err = wireJSON.Marshal(m); err == nil {
+			var line bytes.Buffer // its own white space differs from one build to the next
+			if err = json.Compact(&line, text); err == nil {
+				text = line.Bytes()
+			}
+		}
+	} else {
+		text, err = json.Marshal(v)
 	}
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)

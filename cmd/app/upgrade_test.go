@@ -221,6 +221,41 @@ func TestARollingUpgradeKeepsWhatWasDecided(t *testing.T) {
 	decided = append(decided, g.commit(t))
 	agree(t, append(nodes, late)...)
 	g.holds(t, decided...)
+
+	// The level is raised once every node can follow, as each says itself, and not before.
+	raise := func() error {
+		_, err := g.Cluster().RaiseFeatureLevel(g.ctx, &unisinkv1.RaiseFeatureLevelRequest{Meta: g.NewMeta(), Level: 2})
+		return err
+	}
+	if err := raise(); err == nil || !strings.Contains(err.Error(), `node "n4" follows up to feature level 1`) {
+		t.Errorf("raised beside an older node: %v", err)
+	}
+	if _, err := g.Cluster().RemoveNode(g.ctx, &unisinkv1.RemoveNodeRequest{Meta: g.NewMeta(), Node: "n4"}); err != nil {
+		t.Fatal(err)
+	}
+	late.forget()
+	if err := errors.Join(raise(), raise()); err != nil { // a repeat is no error
+		t.Fatal(err)
+	}
+	decided = append(decided, g.commit(t))
+	agree(t, nodes...)
+	for _, n := range nodes { // what the level brought survives, too
+		n.end(t)
+		n.start(t, "unisink")
+	}
+	agree(t, nodes...)
+	g.holds(t, decided...)
+	acts, err := g.Audit().List(g.ctx, &unisinkv1.AuditListRequest{})
+	if err != nil || len(acts.GetActs()) == 0 || acts.GetActs()[0].GetKind() != "raise feature level" || acts.GetActs()[0].GetActor() != "test" {
+		t.Errorf("the trail: %v, %v", acts, err)
+	}
+}
+
+// forget ends a process that may have ended by itself, as one that was removed does.
+func (s *served) forget() {
+	_ = s.cmd.Process.Kill() // it may be gone
+	_ = s.cmd.Wait()         // whatever it ended with
+	s.cmd = nil
 }
 
 // TestAnOlderVersionRefusesWhatItDoesNotKnow: a restored group says more than it can read.

@@ -68,6 +68,10 @@ var rules = map[string]rule{
 	unisinkv1.Cluster_Transfer_FullMethodName:    {roles: []role{admin}},
 	unisinkv1.Cluster_Backup_FullMethodName:      {roles: []role{admin}},
 
+	unisinkv1.Cluster_RaiseFeatureLevel_FullMethodName: {roles: []role{admin}},
+
+	unisinkv1.Audit_List_FullMethodName: {roles: []role{viewer}},
+
 	unisinkv1.Events_Watch_FullMethodName: {roles: []role{viewer}, member: true},
 
 	// Those who ask for health know no certificates, and learn nothing else.

@@ -34,6 +34,9 @@ func (m *Machine) Check() error {
 			return err
 		}
 	}
+	if err := m.checkActs(); err != nil {
+		return err
+	}
 	return m.checkCounts()
 }
 

@@ -171,6 +171,15 @@ type Pin struct {
 	Unpin bool
 }
 
+// Note puts an act that is done outside of the log into the trail: a backup that was taken, a leader that
+// was told to go.
+type Note struct {
+	Kind     string
+	Pipeline string
+	What     string
+	Why      string
+}
+
 func (Init) body()              {}
 func (PutNode) body()           {}
 func (PutPipeline) body()       {}
@@ -191,6 +200,7 @@ func (Retire) body()            {}
 func (Reshard) body()           {}
 func (RaiseFeatureLevel) body() {}
 func (Pin) body()               {}
+func (Note) body()              {}
 
 // Refusal says why a command was not applied.
 type Refusal uint8

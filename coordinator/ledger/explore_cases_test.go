@@ -47,6 +47,7 @@ func TestExplore(t *testing.T) {
 
 // reportCoverage fails when a command was never applied, or a refusal never given.
 func reportCoverage(t *testing.T) {
+	// Without Note: acts are counted, so with them no two ways would lead to one state.
 	bodies := []Body{
 		Init{},
 		PutNode{},

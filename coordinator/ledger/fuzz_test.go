@@ -68,7 +68,7 @@ func commandOf(m *Machine, b []byte, at *int64) Command {
 	case 0:
 		c.Body = Init{Namespace: "fuzz", Incarnation: uint64(x & 1)}
 	case 1:
-		c.Body = PutNode{Node: Node{ID: name, ClientAddress: "c", FeatureLevel: uint32(y & 1)}}
+		c.Body = PutNode{Node: Node{ID: name, ClientAddress: "c", FeatureLevel: uint32(y % 3)}}
 	case 2, 3, 4, 17:
 		c.Body = fuzzPipeline(m, kind, name, y, z)
 	case 5:
@@ -180,7 +180,7 @@ func fuzzRest(kind byte, id ScopeID, g Generation, e Epoch, b BranchID, at int64
 	case 16:
 		return Retire{KeepFor: int64(y) * 10}
 	case 18:
-		return RaiseFeatureLevel{Level: uint32(y & 1)}
+		return RaiseFeatureLevel{Level: uint32(y % 3)}
 	default:
 		return Pin{Scope: id, Epoch: e, Unpin: y&4 != 0}
 	}

@@ -15,6 +15,7 @@ const (
 	MaxKeyGroups = 32768     // of a pipeline
 	MaxPinned    = 64        // restore points of a scope
 	MaxRewinds   = 64        // of a scope that are remembered
+	MaxActs      = 1000      // of operators that are remembered
 	MaxInstance  = 128       // bytes of an instance id, a request id, an actor, a version
 	MaxHandle    = 16 << 10  // bytes of a handle, everything in it counted
 	MaxCommand   = 1 << 20   // bytes of a command

@@ -6,7 +6,12 @@ import (
 )
 
 // CurrentFeatureLevel is the newest feature level that this binary can follow.
-const CurrentFeatureLevel = 1
+//
+// Level 2 keeps the trail of acts, and knows Note.
+const CurrentFeatureLevel = 2
+
+// AuditLevel is the feature level from which on acts are kept.
+const AuditLevel = 2
 
 // Machine is the ledger. It is not safe for use by several goroutines at once; its owner
 // serialises Apply against everything else. Values that it hands out may share slices with it:
@@ -26,6 +31,7 @@ type Machine struct {
 	txns      map[TxnID]*txn
 	doubtful  map[TxnID]*txn // the hand-run transactions in doubt
 	byTime    txnHeap        // all hand-run transactions, oldest id first
+	acts      []Act          // oldest first; only appended to and cut at its begin
 
 	// refs counts, for each state part, the kept restore points that name it.
 	refs map[string]int
@@ -58,6 +64,8 @@ type unguarded struct {
 	youngDecision    bool // any decision ends the count of barren generations
 	anyResource      bool // a resource of another identity is taken for the old one
 	finalForClose    bool // a close answers with 0
+	endlessTrail     bool // acts are never forgotten
+	auditRepeats     bool // an act that changed nothing is in the trail
 
 	refused map[string]Result // for rememberRefusals
 }
@@ -152,7 +160,14 @@ func (m *Machine) apply(s *step, c *Command) {
 		s.refuse(Unsupported, "%T needs feature level %d, the group is at %d: update every node, then raise it", c.Body, need, m.level)
 		return
 	}
+	before := m.digest
 	m.dispatch(s, c)
+	// A repeat is answered as the first, and was no act.
+	if s.OK() && m.level >= AuditLevel {
+		if _, noted := c.Body.(Note); noted || m.digest != before || m.unguarded.auditRepeats {
+			m.audit(c)
+		}
+	}
 }
 
 // levelOf is the feature level from which on a command may stand in the log.
@@ -162,6 +177,8 @@ func levelOf(b Body) uint32 {
 		Announce, Commit, PresumeAbort, Resolve, Swept, Rewind, Resume, Force, Retire, Reshard,
 		RaiseFeatureLevel, Pin:
 		return 1
+	case Note:
+		return AuditLevel
 	default:
 		must(false, "%T is no command that this binary knows", b)
 		return 0
@@ -208,6 +225,8 @@ func (m *Machine) dispatch(s *step, c *Command) {
 		m.pin(s, c, b)
 	case Retire:
 		m.retire(s, c, b)
+	case Note:
+		m.note(s, b)
 	default:
 		must(false, "%T is not dispatched", b)
 	}

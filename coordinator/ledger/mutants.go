@@ -24,5 +24,7 @@ func switchedOff() unguarded {
 		youngDecision:    mutant.On("ledger/young-decision-counts-not"),
 		anyResource:      mutant.On("ledger/resource-identity"),
 		finalForClose:    mutant.On("ledger/final-in-close"),
+		endlessTrail:     mutant.On("ledger/trail-is-bounded"),
+		auditRepeats:     mutant.On("ledger/repeats-are-no-acts"),
 	}
 }

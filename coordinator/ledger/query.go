@@ -40,6 +40,12 @@ func (m *Machine) Hash() [32]byte {
 		e.wholeTxn(&m.txns[id].Txn)
 		flush()
 	}
+	if m.level >= AuditLevel {
+		e.num(uint64(len(m.acts)))
+		for i := range m.acts {
+			e.act(&m.acts[i])
+		}
+	}
 	flush()
 	return [32]byte(h.Sum(nil))
 }

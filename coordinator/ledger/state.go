@@ -181,6 +181,9 @@ func (m *Machine) State() State {
 	for _, id := range m.txnIDs() {
 		s.Txns = append(s.Txns, m.txns[id].Txn)
 	}
+	if len(m.acts) > 0 {
+		s.Acts = m.Acts()
+	}
 	return s
 }
 
@@ -228,6 +231,7 @@ func (m *Machine) fill(s State) error {
 			return err
 		}
 	}
+	m.fillActs(s.Acts)
 	return nil
 }
 

@@ -280,6 +280,8 @@ type State struct {
 	Pipelines []Pipeline
 	Scopes    []Scope
 	Txns      []Txn
+	// Acts of operators, oldest first; the last MaxActs, from feature level 2 on.
+	Acts []Act
 }
 
 // Outstanding is what still has to be done, read from the state alone.

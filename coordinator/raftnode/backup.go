@@ -246,6 +246,9 @@ func halted(st ledger.State, b Backup, r Restoration) (ledger.State, error) {
 		return nil
 	}
 	errs := []error{do(ledger.PutNode{Node: r.Node})}
+	if m.FeatureLevel() >= ledger.AuditLevel {
+		errs = append(errs, do(ledger.Note{Kind: "restore backup", What: fmt.Sprintf("as of index %d, taken %s", b.Index, b.Taken.Format(time.RFC3339))}))
+	}
 	for _, s := range st.Scopes {
 		if _, there := m.Pipeline(s.ID.Pipeline); !there {
 			continue // deleted, and all of it proven

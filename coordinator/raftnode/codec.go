@@ -231,6 +231,12 @@ var commands = [...]stored{
 		w.u32(3, &c.Shards)
 	}),
 	storedAs(28, func(w *wire, c *ledger.RaiseFeatureLevel) { w.u32(1, &c.Level) }),
+	storedAs(30, func(w *wire, c *ledger.Note) {
+		text(w, 1, &c.Kind)
+		text(w, 2, &c.Pipeline)
+		text(w, 3, &c.What)
+		text(w, 4, &c.Why)
+	}),
 	storedAs(29, func(w *wire, c *ledger.Pin) {
 		sub(w, 1, &c.Scope, scopeID)
 		sub(w, 2, &c.Epoch, epoch)

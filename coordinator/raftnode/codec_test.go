@@ -49,6 +49,7 @@ func bodies() []ledger.Body {
 		ledger.Reshard{},
 		ledger.RaiseFeatureLevel{},
 		ledger.Pin{},
+		ledger.Note{},
 	}
 }
 
@@ -221,6 +222,7 @@ func TestEveryFieldOfTheStateSurvivesASnapshot(t *testing.T) {
 	writeRecords(out, recordPipeline, want.Pipelines, pipeline)
 	writeRecords(out, recordScope, want.Scopes, scope)
 	writeRecords(out, recordTxn, want.Txns, txn)
+	writeRecords(out, recordAct, want.Acts, act)
 	end := trailer{records: 1, crc32c: 2, stateHash: []byte{3}}
 	out.message(func(w *wire) { one(w, recordTrailer, &end, func(w *wire, t *trailer) { t.visit(w) }) })
 	if err := errors.Join(out.err, out.w.Flush()); err != nil {
@@ -241,7 +243,7 @@ func TestEveryFieldOfTheStateSurvivesASnapshot(t *testing.T) {
 		asGenerated(t, b, &record)
 		m := record.ProtoReflect()
 		which := m.WhichOneof(m.Descriptor().Oneofs().Get(0))
-		values := map[protoreflect.Name]any{"node": want.Nodes, "pipeline": want.Pipelines, "scope": want.Scopes, "txn": want.Txns}
+		values := map[protoreflect.Name]any{"node": want.Nodes, "pipeline": want.Pipelines, "scope": want.Scopes, "txn": want.Txns, "act": want.Acts}
 		if which.Name() != "trailer" {
 			sameFields(t, m.Get(which).Message(), reflect.ValueOf(values[which.Name()]).Index(int(i-1)%2))
 		}

@@ -172,6 +172,16 @@ func rewound(w *wire, r *ledger.Rewound) {
 	sub(w, 2, &r.Newest, epoch)
 }
 
+func act(w *wire, a *ledger.Act) {
+	w.u64(1, &a.N)
+	w.i64(2, &a.At)
+	text(w, 3, &a.Actor)
+	text(w, 4, &a.Kind)
+	text(w, 5, &a.Pipeline)
+	text(w, 6, &a.What)
+	text(w, 7, &a.Why)
+}
+
 func txn(w *wire, t *ledger.Txn) {
 	text(w, 1, &t.ID)
 	enum(w, 2, &t.Outcome, ledger.Aborted)

@@ -63,6 +63,7 @@ const (
 	recordScope
 	recordTxn
 	recordTrailer
+	recordAct
 )
 
 // snapshot is a state on its way to disk. It shares the machine's slices, which never change.
@@ -92,6 +93,7 @@ func writeSnapshot(w io.Writer, st ledger.State) error {
 	writeRecords(out, recordPipeline, st.Pipelines, pipeline)
 	writeRecords(out, recordScope, st.Scopes, scope)
 	writeRecords(out, recordTxn, st.Txns, txn)
+	writeRecords(out, recordAct, st.Acts, act)
 	end := trailer{records: out.records, crc32c: out.sum.Sum32(), stateHash: stateHash[:]}
 	out.message(func(w *wire) { one(w, recordTrailer, &end, func(w *wire, t *trailer) { t.visit(w) }) })
 	if out.err != nil {
@@ -212,6 +214,8 @@ func (in *snapshotReader) record(st *ledger.State) (*trailer, error) {
 			addRecord(w, number, &st.Scopes, scope)
 		case recordTxn:
 			addRecord(w, number, &st.Txns, txn)
+		case recordAct:
+			addRecord(w, number, &st.Acts, act)
 		case recordTrailer:
 			end = &trailer{}
 			one(w, number, end, func(w *wire, t *trailer) { t.visit(w) })

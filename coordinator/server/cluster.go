@@ -47,8 +47,12 @@ func (c *cluster) Bootstrap(ctx context.Context, req *unisinkv1.BootstrapRequest
 	case done:
 		return &unisinkv1.BootstrapResponse{}, nil
 	}
+	level := c.levels(ctx, nodes)
 	if err := c.s.c.Node.Bootstrap(ctx, req.GetNamespace(), nodes); err != nil {
 		return nil, c.s.proposalError(err)
+	}
+	if err := c.begin(ctx, req.GetMeta(), level); err != nil {
+		return nil, err
 	}
 	return &unisinkv1.BootstrapResponse{}, nil
 }

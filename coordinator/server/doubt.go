@@ -223,6 +223,7 @@ func (t *transactions) abortEpoch(ctx context.Context, req *unisinkv1.AbortReque
 		if _, err = t.s.propose(ctx, req.GetMeta(), ledger.CloseGeneration{Scope: id, Generation: epoch.Generation, Cause: why}); err != nil {
 			return nil, err
 		}
+		t.s.note(ctx, req.GetMeta(), ledger.Note{Kind: "abort epoch", Pipeline: id.Pipeline, What: fmt.Sprintf("%s of scope %s", epoch, id), Why: req.GetWhy()})
 		if out, _, err = t.epochOutcome(ctx, id, epoch); err != nil {
 			return nil, err
 		}

@@ -39,7 +39,8 @@ func newForwarder(s *Server, creds credentials.TransportCredentials) *forwarder 
 func needsLeader(method string) bool {
 	switch method {
 	case unisinkv1.Cluster_AddNode_FullMethodName, unisinkv1.Cluster_RemoveNode_FullMethodName,
-		unisinkv1.Cluster_ReplaceNode_FullMethodName, unisinkv1.Cluster_Transfer_FullMethodName:
+		unisinkv1.Cluster_ReplaceNode_FullMethodName, unisinkv1.Cluster_Transfer_FullMethodName,
+		unisinkv1.Cluster_RaiseFeatureLevel_FullMethodName, unisinkv1.Audit_List_FullMethodName:
 		return true
 	}
 	return strings.HasPrefix(method, "/unisink.v1.Pipelines/") || strings.HasPrefix(method, "/unisink.v1.Transactions/") ||

@@ -84,17 +84,19 @@ func (c *cluster) ReplaceNode(ctx context.Context, req *unisinkv1.ReplaceNodeReq
 }
 
 // Transfer answers, and then ends this node's process, which leads.
-func (c *cluster) Transfer(context.Context, *unisinkv1.TransferRequest) (*unisinkv1.TransferResponse, error) {
+func (c *cluster) Transfer(ctx context.Context, req *unisinkv1.TransferRequest) (*unisinkv1.TransferResponse, error) {
 	st := c.s.c.Node.NodeStatus()
 	if len(st.Voters) < 2 {
 		return nil, busy("node %s is the only one that votes, so there is nobody to hand over to", st.ID)
 	}
+	c.s.note(ctx, req.GetMeta(), ledger.Note{Kind: "transfer", What: "node " + st.ID + " hands over and ends"})
 	c.s.c.Members.HandOver()
 	return &unisinkv1.TransferResponse{Node: st.ID}, nil
 }
 
 // Backup sends a backup in pieces. A stream that ends with an error has sent none.
-func (c *cluster) Backup(_ *unisinkv1.BackupRequest, out unisinkv1.Cluster_BackupServer) error {
+func (c *cluster) Backup(req *unisinkv1.BackupRequest, out unisinkv1.Cluster_BackupServer) error {
+	c.s.note(out.Context(), req.GetMeta(), ledger.Note{Kind: "backup", What: "all that is committed"})
 	if err := c.s.c.Members.Backup(out.Context(), &pieces{send: out.Send}); err != nil {
 		return c.s.membersError(err)
 	}

@@ -189,6 +189,7 @@ func New(c Config) *Server {
 	unisinkv1.RegisterResolutionServer(s.grpc, &resolution{s: s, reports: &reports{}})
 	unisinkv1.RegisterClusterServer(s.grpc, &cluster{s: s})
 	unisinkv1.RegisterEventsServer(s.grpc, &events{s: s})
+	unisinkv1.RegisterAuditServer(s.grpc, &audit{s: s})
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	if c.Reflection {
 		reflection.Register(s.grpc)

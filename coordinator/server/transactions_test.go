@@ -49,7 +49,7 @@ func doubtful(t *testing.T, byHand int) *ledger.Machine {
 }
 
 func TestAListOfTransactionsIsNeverLongerThanItsLimit(t *testing.T) {
-	s := &transactions{s: &Server{c: Config{Node: shown{m: doubtful(t, 3)}}}}
+	s := &transactions{s: &Server{c: Config{Node: shown{m: doubtful(t, 3)}, Sessions: noSessions{}}}}
 	for limit := range uint32(6) {
 		want := min(int(limit), 4)
 		if limit == 0 {

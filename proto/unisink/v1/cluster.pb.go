@@ -891,6 +891,103 @@ func (x *BackupResponse) GetData() []byte {
 	return nil
 }
 
+type RaiseFeatureLevelRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// 0: as far as every node can follow.
+	Level         uint32 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseFeatureLevelRequest) Reset() {
+	*x = RaiseFeatureLevelRequest{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseFeatureLevelRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseFeatureLevelRequest) ProtoMessage() {}
+
+func (x *RaiseFeatureLevelRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseFeatureLevelRequest.ProtoReflect.Descriptor instead.
+func (*RaiseFeatureLevelRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *RaiseFeatureLevelRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *RaiseFeatureLevelRequest) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+type RaiseFeatureLevelResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseFeatureLevelResponse) Reset() {
+	*x = RaiseFeatureLevelResponse{}
+	mi := &file_unisink_v1_cluster_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseFeatureLevelResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseFeatureLevelResponse) ProtoMessage() {}
+
+func (x *RaiseFeatureLevelResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_cluster_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseFeatureLevelResponse.ProtoReflect.Descriptor instead.
+func (*RaiseFeatureLevelResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RaiseFeatureLevelResponse) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
 var File_unisink_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_unisink_v1_cluster_proto_rawDesc = "" +
@@ -954,8 +1051,14 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\rBackupRequest\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\"$\n" +
 	"\x0eBackupResponse\x12\x12\n" +
-	"\x04data\x18\x01 \x01(\fR\x04data2\xff\x03\n" +
-	"\aCluster\x12H\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\"V\n" +
+	"\x18RaiseFeatureLevelRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\"1\n" +
+	"\x19RaiseFeatureLevelResponse\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level2\xe1\x04\n" +
+	"\aCluster\x12`\n" +
+	"\x11RaiseFeatureLevel\x12$.unisink.v1.RaiseFeatureLevelRequest\x1a%.unisink.v1.RaiseFeatureLevelResponse\x12H\n" +
 	"\tBootstrap\x12\x1c.unisink.v1.BootstrapRequest\x1a\x1d.unisink.v1.BootstrapResponse\x12?\n" +
 	"\x06Status\x12\x19.unisink.v1.StatusRequest\x1a\x1a.unisink.v1.StatusResponse\x12B\n" +
 	"\aAddNode\x12\x1a.unisink.v1.AddNodeRequest\x1a\x1b.unisink.v1.AddNodeResponse\x12K\n" +
@@ -977,55 +1080,60 @@ func file_unisink_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_unisink_v1_cluster_proto_rawDescData
 }
 
-var file_unisink_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_unisink_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_unisink_v1_cluster_proto_goTypes = []any{
-	(*Node)(nil),                // 0: unisink.v1.Node
-	(*BootstrapRequest)(nil),    // 1: unisink.v1.BootstrapRequest
-	(*BootstrapResponse)(nil),   // 2: unisink.v1.BootstrapResponse
-	(*StatusRequest)(nil),       // 3: unisink.v1.StatusRequest
-	(*StatusResponse)(nil),      // 4: unisink.v1.StatusResponse
-	(*AddNodeRequest)(nil),      // 5: unisink.v1.AddNodeRequest
-	(*AddNodeResponse)(nil),     // 6: unisink.v1.AddNodeResponse
-	(*RemoveNodeRequest)(nil),   // 7: unisink.v1.RemoveNodeRequest
-	(*RemoveNodeResponse)(nil),  // 8: unisink.v1.RemoveNodeResponse
-	(*ReplaceNodeRequest)(nil),  // 9: unisink.v1.ReplaceNodeRequest
-	(*ReplaceNodeResponse)(nil), // 10: unisink.v1.ReplaceNodeResponse
-	(*TransferRequest)(nil),     // 11: unisink.v1.TransferRequest
-	(*TransferResponse)(nil),    // 12: unisink.v1.TransferResponse
-	(*BackupRequest)(nil),       // 13: unisink.v1.BackupRequest
-	(*BackupResponse)(nil),      // 14: unisink.v1.BackupResponse
-	(*Meta)(nil),                // 15: unisink.v1.Meta
+	(*Node)(nil),                      // 0: unisink.v1.Node
+	(*BootstrapRequest)(nil),          // 1: unisink.v1.BootstrapRequest
+	(*BootstrapResponse)(nil),         // 2: unisink.v1.BootstrapResponse
+	(*StatusRequest)(nil),             // 3: unisink.v1.StatusRequest
+	(*StatusResponse)(nil),            // 4: unisink.v1.StatusResponse
+	(*AddNodeRequest)(nil),            // 5: unisink.v1.AddNodeRequest
+	(*AddNodeResponse)(nil),           // 6: unisink.v1.AddNodeResponse
+	(*RemoveNodeRequest)(nil),         // 7: unisink.v1.RemoveNodeRequest
+	(*RemoveNodeResponse)(nil),        // 8: unisink.v1.RemoveNodeResponse
+	(*ReplaceNodeRequest)(nil),        // 9: unisink.v1.ReplaceNodeRequest
+	(*ReplaceNodeResponse)(nil),       // 10: unisink.v1.ReplaceNodeResponse
+	(*TransferRequest)(nil),           // 11: unisink.v1.TransferRequest
+	(*TransferResponse)(nil),          // 12: unisink.v1.TransferResponse
+	(*BackupRequest)(nil),             // 13: unisink.v1.BackupRequest
+	(*BackupResponse)(nil),            // 14: unisink.v1.BackupResponse
+	(*RaiseFeatureLevelRequest)(nil),  // 15: unisink.v1.RaiseFeatureLevelRequest
+	(*RaiseFeatureLevelResponse)(nil), // 16: unisink.v1.RaiseFeatureLevelResponse
+	(*Meta)(nil),                      // 17: unisink.v1.Meta
 }
 var file_unisink_v1_cluster_proto_depIdxs = []int32{
-	15, // 0: unisink.v1.BootstrapRequest.meta:type_name -> unisink.v1.Meta
+	17, // 0: unisink.v1.BootstrapRequest.meta:type_name -> unisink.v1.Meta
 	0,  // 1: unisink.v1.BootstrapRequest.nodes:type_name -> unisink.v1.Node
 	0,  // 2: unisink.v1.StatusResponse.nodes:type_name -> unisink.v1.Node
-	15, // 3: unisink.v1.AddNodeRequest.meta:type_name -> unisink.v1.Meta
+	17, // 3: unisink.v1.AddNodeRequest.meta:type_name -> unisink.v1.Meta
 	0,  // 4: unisink.v1.AddNodeResponse.node:type_name -> unisink.v1.Node
-	15, // 5: unisink.v1.RemoveNodeRequest.meta:type_name -> unisink.v1.Meta
-	15, // 6: unisink.v1.ReplaceNodeRequest.meta:type_name -> unisink.v1.Meta
+	17, // 5: unisink.v1.RemoveNodeRequest.meta:type_name -> unisink.v1.Meta
+	17, // 6: unisink.v1.ReplaceNodeRequest.meta:type_name -> unisink.v1.Meta
 	0,  // 7: unisink.v1.ReplaceNodeResponse.node:type_name -> unisink.v1.Node
-	15, // 8: unisink.v1.TransferRequest.meta:type_name -> unisink.v1.Meta
-	15, // 9: unisink.v1.BackupRequest.meta:type_name -> unisink.v1.Meta
-	1,  // 10: unisink.v1.Cluster.Bootstrap:input_type -> unisink.v1.BootstrapRequest
-	3,  // 11: unisink.v1.Cluster.Status:input_type -> unisink.v1.StatusRequest
-	5,  // 12: unisink.v1.Cluster.AddNode:input_type -> unisink.v1.AddNodeRequest
-	7,  // 13: unisink.v1.Cluster.RemoveNode:input_type -> unisink.v1.RemoveNodeRequest
-	9,  // 14: unisink.v1.Cluster.ReplaceNode:input_type -> unisink.v1.ReplaceNodeRequest
-	11, // 15: unisink.v1.Cluster.Transfer:input_type -> unisink.v1.TransferRequest
-	13, // 16: unisink.v1.Cluster.Backup:input_type -> unisink.v1.BackupRequest
-	2,  // 17: unisink.v1.Cluster.Bootstrap:output_type -> unisink.v1.BootstrapResponse
-	4,  // 18: unisink.v1.Cluster.Status:output_type -> unisink.v1.StatusResponse
-	6,  // 19: unisink.v1.Cluster.AddNode:output_type -> unisink.v1.AddNodeResponse
-	8,  // 20: unisink.v1.Cluster.RemoveNode:output_type -> unisink.v1.RemoveNodeResponse
-	10, // 21: unisink.v1.Cluster.ReplaceNode:output_type -> unisink.v1.ReplaceNodeResponse
-	12, // 22: unisink.v1.Cluster.Transfer:output_type -> unisink.v1.TransferResponse
-	14, // 23: unisink.v1.Cluster.Backup:output_type -> unisink.v1.BackupResponse
-	17, // [17:24] is the sub-list for method output_type
-	10, // [10:17] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	17, // 8: unisink.v1.TransferRequest.meta:type_name -> unisink.v1.Meta
+	17, // 9: unisink.v1.BackupRequest.meta:type_name -> unisink.v1.Meta
+	17, // 10: unisink.v1.RaiseFeatureLevelRequest.meta:type_name -> unisink.v1.Meta
+	15, // 11: unisink.v1.Cluster.RaiseFeatureLevel:input_type -> unisink.v1.RaiseFeatureLevelRequest
+	1,  // 12: unisink.v1.Cluster.Bootstrap:input_type -> unisink.v1.BootstrapRequest
+	3,  // 13: unisink.v1.Cluster.Status:input_type -> unisink.v1.StatusRequest
+	5,  // 14: unisink.v1.Cluster.AddNode:input_type -> unisink.v1.AddNodeRequest
+	7,  // 15: unisink.v1.Cluster.RemoveNode:input_type -> unisink.v1.RemoveNodeRequest
+	9,  // 16: unisink.v1.Cluster.ReplaceNode:input_type -> unisink.v1.ReplaceNodeRequest
+	11, // 17: unisink.v1.Cluster.Transfer:input_type -> unisink.v1.TransferRequest
+	13, // 18: unisink.v1.Cluster.Backup:input_type -> unisink.v1.BackupRequest
+	16, // 19: unisink.v1.Cluster.RaiseFeatureLevel:output_type -> unisink.v1.RaiseFeatureLevelResponse
+	2,  // 20: unisink.v1.Cluster.Bootstrap:output_type -> unisink.v1.BootstrapResponse
+	4,  // 21: unisink.v1.Cluster.Status:output_type -> unisink.v1.StatusResponse
+	6,  // 22: unisink.v1.Cluster.AddNode:output_type -> unisink.v1.AddNodeResponse
+	8,  // 23: unisink.v1.Cluster.RemoveNode:output_type -> unisink.v1.RemoveNodeResponse
+	10, // 24: unisink.v1.Cluster.ReplaceNode:output_type -> unisink.v1.ReplaceNodeResponse
+	12, // 25: unisink.v1.Cluster.Transfer:output_type -> unisink.v1.TransferResponse
+	14, // 26: unisink.v1.Cluster.Backup:output_type -> unisink.v1.BackupResponse
+	19, // [19:27] is the sub-list for method output_type
+	11, // [11:19] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_unisink_v1_cluster_proto_init() }
@@ -1040,7 +1148,7 @@ func file_unisink_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_v1_cluster_proto_rawDesc), len(file_unisink_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,13 +19,14 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Cluster_Bootstrap_FullMethodName   = "/unisink.v1.Cluster/Bootstrap"
-	Cluster_Status_FullMethodName      = "/unisink.v1.Cluster/Status"
-	Cluster_AddNode_FullMethodName     = "/unisink.v1.Cluster/AddNode"
-	Cluster_RemoveNode_FullMethodName  = "/unisink.v1.Cluster/RemoveNode"
-	Cluster_ReplaceNode_FullMethodName = "/unisink.v1.Cluster/ReplaceNode"
-	Cluster_Transfer_FullMethodName    = "/unisink.v1.Cluster/Transfer"
-	Cluster_Backup_FullMethodName      = "/unisink.v1.Cluster/Backup"
+	Cluster_RaiseFeatureLevel_FullMethodName = "/unisink.v1.Cluster/RaiseFeatureLevel"
+	Cluster_Bootstrap_FullMethodName         = "/unisink.v1.Cluster/Bootstrap"
+	Cluster_Status_FullMethodName            = "/unisink.v1.Cluster/Status"
+	Cluster_AddNode_FullMethodName           = "/unisink.v1.Cluster/AddNode"
+	Cluster_RemoveNode_FullMethodName        = "/unisink.v1.Cluster/RemoveNode"
+	Cluster_ReplaceNode_FullMethodName       = "/unisink.v1.Cluster/ReplaceNode"
+	Cluster_Transfer_FullMethodName          = "/unisink.v1.Cluster/Transfer"
+	Cluster_Backup_FullMethodName            = "/unisink.v1.Cluster/Backup"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -34,6 +35,9 @@ const (
 //
 // Cluster is about the coordinator group itself.
 type ClusterClient interface {
+	// RaiseFeatureLevel lets the group use what older versions lack, once every node that it has answers and can
+	// follow; from then on they no longer can. A repeat is no error. Never undone.
+	RaiseFeatureLevel(ctx context.Context, in *RaiseFeatureLevelRequest, opts ...grpc.CallOption) (*RaiseFeatureLevelResponse, error)
 	// Bootstrap makes a group out of nodes that have none. Once, explicitly; answered by the node that is asked.
 	Bootstrap(ctx context.Context, in *BootstrapRequest, opts ...grpc.CallOption) (*BootstrapResponse, error)
 	// Status answers from the node that is asked, without asking others.
@@ -58,6 +62,16 @@ type clusterClient struct {
 
 func NewClusterClient(cc grpc.ClientConnInterface) ClusterClient {
 	return &clusterClient{cc}
+}
+
+func (c *clusterClient) RaiseFeatureLevel(ctx context.Context, in *RaiseFeatureLevelRequest, opts ...grpc.CallOption) (*RaiseFeatureLevelResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RaiseFeatureLevelResponse)
+	err := c.cc.Invoke(ctx, Cluster_RaiseFeatureLevel_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func (c *clusterClient) Bootstrap(ctx context.Context, in *BootstrapRequest, opts ...grpc.CallOption) (*BootstrapResponse, error) {
@@ -145,6 +159,9 @@ type Cluster_BackupClient = grpc.ServerStreamingClient[BackupResponse]
 //
 // Cluster is about the coordinator group itself.
 type ClusterServer interface {
+	// RaiseFeatureLevel lets the group use what older versions lack, once every node that it has answers and can
+	// follow; from then on they no longer can. A repeat is no error. Never undone.
+	RaiseFeatureLevel(context.Context, *RaiseFeatureLevelRequest) (*RaiseFeatureLevelResponse, error)
 	// Bootstrap makes a group out of nodes that have none. Once, explicitly; answered by the node that is asked.
 	Bootstrap(context.Context, *BootstrapRequest) (*BootstrapResponse, error)
 	// Status answers from the node that is asked, without asking others.
@@ -171,6 +188,9 @@ type ClusterServer interface {
 // pointer dereference when methods are called.
 type UnimplementedClusterServer struct{}
 
+func (UnimplementedClusterServer) RaiseFeatureLevel(context.Context, *RaiseFeatureLevelRequest) (*RaiseFeatureLevelResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RaiseFeatureLevel not implemented")
+}
 func (UnimplementedClusterServer) Bootstrap(context.Context, *BootstrapRequest) (*BootstrapResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Bootstrap not implemented")
 }
@@ -211,6 +231,24 @@ func RegisterClusterServer(s grpc.ServiceRegistrar, srv ClusterServer) {
 		t.testEmbeddedByValue()
 	}
 	s.RegisterService(&Cluster_ServiceDesc, srv)
+}
+
+func _Cluster_RaiseFeatureLevel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RaiseFeatureLevelRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).RaiseFeatureLevel(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_RaiseFeatureLevel_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).RaiseFeatureLevel(ctx, req.(*RaiseFeatureLevelRequest))
+	}
+	return interceptor(ctx, in, info, handler)
 }
 
 func _Cluster_Bootstrap_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
@@ -339,6 +377,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "unisink.v1.Cluster",
 	HandlerType: (*ClusterServer)(nil),
 	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "RaiseFeatureLevel",
+			Handler:    _Cluster_RaiseFeatureLevel_Handler,
+		},
 		{
 			MethodName: "Bootstrap",
 			Handler:    _Cluster_Bootstrap_Handler,

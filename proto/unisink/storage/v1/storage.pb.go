@@ -302,6 +302,7 @@ type Command struct {
 	//	*Command_Reshard
 	//	*Command_RaiseFeatureLevel
 	//	*Command_Pin
+	//	*Command_Note
 	Body          isCommand_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -552,6 +553,15 @@ func (x *Command) GetPin() *Pin {
 	return nil
 }
 
+func (x *Command) GetNote() *Note {
+	if x != nil {
+		if x, ok := x.Body.(*Command_Note); ok {
+			return x.Note
+		}
+	}
+	return nil
+}
+
 type isCommand_Body interface {
 	isCommand_Body()
 }
@@ -636,6 +646,10 @@ type Command_Pin struct {
 	Pin *Pin `protobuf:"bytes,29,opt,name=pin,proto3,oneof"`
 }
 
+type Command_Note struct {
+	Note *Note `protobuf:"bytes,30,opt,name=note,proto3,oneof"`
+}
+
 func (*Command_Init) isCommand_Body() {}
 
 func (*Command_PutNode) isCommand_Body() {}
@@ -675,6 +689,8 @@ func (*Command_Reshard) isCommand_Body() {}
 func (*Command_RaiseFeatureLevel) isCommand_Body() {}
 
 func (*Command_Pin) isCommand_Body() {}
+
+func (*Command_Note) isCommand_Body() {}
 
 type ScopeID struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3026,6 +3042,75 @@ func (x *Pin) GetUnpin() bool {
 	return false
 }
 
+// An act outside of the log; from feature level 2 on.
+type Note struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Pipeline      string                 `protobuf:"bytes,2,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	What          string                 `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Note) Reset() {
+	*x = Note{}
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Note) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Note) ProtoMessage() {}
+
+func (x *Note) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Note.ProtoReflect.Descriptor instead.
+func (*Note) Descriptor() ([]byte, []int) {
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Note) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Note) GetPipeline() string {
+	if x != nil {
+		return x.Pipeline
+	}
+	return ""
+}
+
+func (x *Note) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Note) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type Branch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            *BranchID              `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -3038,7 +3123,7 @@ type Branch struct {
 
 func (x *Branch) Reset() {
 	*x = Branch{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3135,7 @@ func (x *Branch) String() string {
 func (*Branch) ProtoMessage() {}
 
 func (x *Branch) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[39]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +3148,7 @@ func (x *Branch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Branch.ProtoReflect.Descriptor instead.
 func (*Branch) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{39}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Branch) GetId() *BranchID {
@@ -3110,7 +3195,7 @@ type GenerationRecord struct {
 
 func (x *GenerationRecord) Reset() {
 	*x = GenerationRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3207,7 @@ func (x *GenerationRecord) String() string {
 func (*GenerationRecord) ProtoMessage() {}
 
 func (x *GenerationRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[40]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3220,7 @@ func (x *GenerationRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationRecord.ProtoReflect.Descriptor instead.
 func (*GenerationRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{40}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GenerationRecord) GetGeneration() uint64 {
@@ -3208,7 +3293,7 @@ type EpochRecord struct {
 
 func (x *EpochRecord) Reset() {
 	*x = EpochRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3305,7 @@ func (x *EpochRecord) String() string {
 func (*EpochRecord) ProtoMessage() {}
 
 func (x *EpochRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[41]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3318,7 @@ func (x *EpochRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EpochRecord.ProtoReflect.Descriptor instead.
 func (*EpochRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{41}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *EpochRecord) GetEpoch() *Epoch {
@@ -3300,7 +3385,7 @@ type Scope struct {
 
 func (x *Scope) Reset() {
 	*x = Scope{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3312,7 +3397,7 @@ func (x *Scope) String() string {
 func (*Scope) ProtoMessage() {}
 
 func (x *Scope) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[42]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3325,7 +3410,7 @@ func (x *Scope) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Scope.ProtoReflect.Descriptor instead.
 func (*Scope) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{42}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Scope) GetId() *ScopeID {
@@ -3423,7 +3508,7 @@ type Rewound struct {
 
 func (x *Rewound) Reset() {
 	*x = Rewound{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3435,7 +3520,7 @@ func (x *Rewound) String() string {
 func (*Rewound) ProtoMessage() {}
 
 func (x *Rewound) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[43]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3448,7 +3533,7 @@ func (x *Rewound) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rewound.ProtoReflect.Descriptor instead.
 func (*Rewound) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{43}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Rewound) GetTo() *Epoch {
@@ -3481,7 +3566,7 @@ type Txn struct {
 
 func (x *Txn) Reset() {
 	*x = Txn{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3493,7 +3578,7 @@ func (x *Txn) String() string {
 func (*Txn) ProtoMessage() {}
 
 func (x *Txn) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[44]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3506,7 +3591,7 @@ func (x *Txn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Txn.ProtoReflect.Descriptor instead.
 func (*Txn) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{44}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Txn) GetId() string {
@@ -3565,6 +3650,99 @@ func (x *Txn) GetWhy() string {
 	return ""
 }
 
+// An act of an operator; from feature level 2 on, oldest first.
+type Act struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	N             uint64                 `protobuf:"varint,1,opt,name=n,proto3" json:"n,omitempty"`
+	At            int64                  `protobuf:"varint,2,opt,name=at,proto3" json:"at,omitempty"`
+	Actor         string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Kind          string                 `protobuf:"bytes,4,opt,name=kind,proto3" json:"kind,omitempty"`
+	Pipeline      string                 `protobuf:"bytes,5,opt,name=pipeline,proto3" json:"pipeline,omitempty"`
+	What          string                 `protobuf:"bytes,6,opt,name=what,proto3" json:"what,omitempty"`
+	Why           string                 `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Act) Reset() {
+	*x = Act{}
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Act) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Act) ProtoMessage() {}
+
+func (x *Act) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Act.ProtoReflect.Descriptor instead.
+func (*Act) Descriptor() ([]byte, []int) {
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *Act) GetN() uint64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *Act) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Act) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Act) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Act) GetPipeline() string {
+	if x != nil {
+		return x.Pipeline
+	}
+	return ""
+}
+
+func (x *Act) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Act) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // SnapshotHeader stands first in a snapshot; what follows are length-delimited SnapshotRecords,
 // counted and summed in the SnapshotTrailer.
 type SnapshotHeader struct {
@@ -3583,7 +3761,7 @@ type SnapshotHeader struct {
 
 func (x *SnapshotHeader) Reset() {
 	*x = SnapshotHeader{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3773,7 @@ func (x *SnapshotHeader) String() string {
 func (*SnapshotHeader) ProtoMessage() {}
 
 func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[45]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3786,7 @@ func (x *SnapshotHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotHeader.ProtoReflect.Descriptor instead.
 func (*SnapshotHeader) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{45}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SnapshotHeader) GetFormat() uint32 {
@@ -3669,6 +3847,7 @@ type SnapshotRecord struct {
 	//	*SnapshotRecord_Scope
 	//	*SnapshotRecord_Txn
 	//	*SnapshotRecord_Trailer
+	//	*SnapshotRecord_Act
 	Record        isSnapshotRecord_Record `protobuf_oneof:"record"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3676,7 +3855,7 @@ type SnapshotRecord struct {
 
 func (x *SnapshotRecord) Reset() {
 	*x = SnapshotRecord{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3867,7 @@ func (x *SnapshotRecord) String() string {
 func (*SnapshotRecord) ProtoMessage() {}
 
 func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[46]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3880,7 @@ func (x *SnapshotRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotRecord.ProtoReflect.Descriptor instead.
 func (*SnapshotRecord) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{46}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SnapshotRecord) GetRecord() isSnapshotRecord_Record {
@@ -3756,6 +3935,15 @@ func (x *SnapshotRecord) GetTrailer() *SnapshotTrailer {
 	return nil
 }
 
+func (x *SnapshotRecord) GetAct() *Act {
+	if x != nil {
+		if x, ok := x.Record.(*SnapshotRecord_Act); ok {
+			return x.Act
+		}
+	}
+	return nil
+}
+
 type isSnapshotRecord_Record interface {
 	isSnapshotRecord_Record()
 }
@@ -3780,6 +3968,10 @@ type SnapshotRecord_Trailer struct {
 	Trailer *SnapshotTrailer `protobuf:"bytes,5,opt,name=trailer,proto3,oneof"`
 }
 
+type SnapshotRecord_Act struct {
+	Act *Act `protobuf:"bytes,6,opt,name=act,proto3,oneof"`
+}
+
 func (*SnapshotRecord_Node) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Pipeline) isSnapshotRecord_Record() {}
@@ -3789,6 +3981,8 @@ func (*SnapshotRecord_Scope) isSnapshotRecord_Record() {}
 func (*SnapshotRecord_Txn) isSnapshotRecord_Record() {}
 
 func (*SnapshotRecord_Trailer) isSnapshotRecord_Record() {}
+
+func (*SnapshotRecord_Act) isSnapshotRecord_Record() {}
 
 type SnapshotTrailer struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -3803,7 +3997,7 @@ type SnapshotTrailer struct {
 
 func (x *SnapshotTrailer) Reset() {
 	*x = SnapshotTrailer{}
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +4009,7 @@ func (x *SnapshotTrailer) String() string {
 func (*SnapshotTrailer) ProtoMessage() {}
 
 func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_storage_v1_storage_proto_msgTypes[47]
+	mi := &file_unisink_storage_v1_storage_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +4022,7 @@ func (x *SnapshotTrailer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotTrailer.ProtoReflect.Descriptor instead.
 func (*SnapshotTrailer) Descriptor() ([]byte, []int) {
-	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{47}
+	return file_unisink_storage_v1_storage_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SnapshotTrailer) GetRecords() uint64 {
@@ -3858,7 +4052,7 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\n" +
 	" unisink/storage/v1/storage.proto\x12\x12unisink.storage.v1\"@\n" +
 	"\x05Entry\x127\n" +
-	"\bcommands\x18\x01 \x03(\v2\x1b.unisink.storage.v1.CommandR\bcommands\"\xc7\n" +
+	"\bcommands\x18\x01 \x03(\v2\x1b.unisink.storage.v1.CommandR\bcommands\"\xf7\n" +
 	"\n" +
 	"\aCommand\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\tR\arequest\x12\x14\n" +
@@ -3886,7 +4080,8 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\x06retire\x18\x1a \x01(\v2\x1a.unisink.storage.v1.RetireH\x00R\x06retire\x127\n" +
 	"\areshard\x18\x1b \x01(\v2\x1b.unisink.storage.v1.ReshardH\x00R\areshard\x12W\n" +
 	"\x13raise_feature_level\x18\x1c \x01(\v2%.unisink.storage.v1.RaiseFeatureLevelH\x00R\x11raiseFeatureLevel\x12+\n" +
-	"\x03pin\x18\x1d \x01(\v2\x17.unisink.storage.v1.PinH\x00R\x03pinB\x06\n" +
+	"\x03pin\x18\x1d \x01(\v2\x17.unisink.storage.v1.PinH\x00R\x03pin\x12.\n" +
+	"\x04note\x18\x1e \x01(\v2\x18.unisink.storage.v1.NoteH\x00R\x04noteB\x06\n" +
 	"\x04body\";\n" +
 	"\aScopeID\x12\x1a\n" +
 	"\bpipeline\x18\x01 \x01(\tR\bpipeline\x12\x14\n" +
@@ -4068,7 +4263,12 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\x03Pin\x121\n" +
 	"\x05scope\x18\x01 \x01(\v2\x1b.unisink.storage.v1.ScopeIDR\x05scope\x12/\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x19.unisink.storage.v1.EpochR\x05epoch\x12\x14\n" +
-	"\x05unpin\x18\x03 \x01(\bR\x05unpin\"\xb3\x01\n" +
+	"\x05unpin\x18\x03 \x01(\bR\x05unpin\"\\\n" +
+	"\x04Note\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bpipeline\x18\x02 \x01(\tR\bpipeline\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xb3\x01\n" +
 	"\x06Branch\x12,\n" +
 	"\x02id\x18\x01 \x01(\v2\x1c.unisink.storage.v1.BranchIDR\x02id\x122\n" +
 	"\x06handle\x18\x02 \x01(\v2\x1a.unisink.storage.v1.HandleR\x06handle\x12/\n" +
@@ -4122,7 +4322,15 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"decided_at\x18\x05 \x01(\x03R\tdecidedAt\x12\x1a\n" +
 	"\bdeadline\x18\x06 \x01(\x03R\bdeadline\x12\x1c\n" +
 	"\theuristic\x18\a \x01(\tR\theuristic\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\xea\x01\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"\x8f\x01\n" +
+	"\x03Act\x12\f\n" +
+	"\x01n\x18\x01 \x01(\x04R\x01n\x12\x0e\n" +
+	"\x02at\x18\x02 \x01(\x03R\x02at\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x12\n" +
+	"\x04kind\x18\x04 \x01(\tR\x04kind\x12\x1a\n" +
+	"\bpipeline\x18\x05 \x01(\tR\bpipeline\x12\x12\n" +
+	"\x04what\x18\x06 \x01(\tR\x04what\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\"\xea\x01\n" +
 	"\x0eSnapshotHeader\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -4130,13 +4338,14 @@ const file_unisink_storage_v1_storage_proto_rawDesc = "" +
 	"\rfeature_level\x18\x04 \x01(\rR\ffeatureLevel\x12'\n" +
 	"\x0flast_generation\x18\x05 \x01(\x04R\x0elastGeneration\x12\x14\n" +
 	"\x05floor\x18\x06 \x01(\x03R\x05floor\x12\x1c\n" +
-	"\tforgotten\x18\a \x01(\x03R\tforgotten\"\xa7\x02\n" +
+	"\tforgotten\x18\a \x01(\x03R\tforgotten\"\xd4\x02\n" +
 	"\x0eSnapshotRecord\x12.\n" +
 	"\x04node\x18\x01 \x01(\v2\x18.unisink.storage.v1.NodeH\x00R\x04node\x12:\n" +
 	"\bpipeline\x18\x02 \x01(\v2\x1c.unisink.storage.v1.PipelineH\x00R\bpipeline\x121\n" +
 	"\x05scope\x18\x03 \x01(\v2\x19.unisink.storage.v1.ScopeH\x00R\x05scope\x12+\n" +
 	"\x03txn\x18\x04 \x01(\v2\x17.unisink.storage.v1.TxnH\x00R\x03txn\x12?\n" +
-	"\atrailer\x18\x05 \x01(\v2#.unisink.storage.v1.SnapshotTrailerH\x00R\atrailerB\b\n" +
+	"\atrailer\x18\x05 \x01(\v2#.unisink.storage.v1.SnapshotTrailerH\x00R\atrailer\x12+\n" +
+	"\x03act\x18\x06 \x01(\v2\x17.unisink.storage.v1.ActH\x00R\x03actB\b\n" +
 	"\x06record\"b\n" +
 	"\x0fSnapshotTrailer\x12\x18\n" +
 	"\arecords\x18\x01 \x01(\x04R\arecords\x12\x16\n" +
@@ -4176,7 +4385,7 @@ func file_unisink_storage_v1_storage_proto_rawDescGZIP() []byte {
 }
 
 var file_unisink_storage_v1_storage_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 48)
+var file_unisink_storage_v1_storage_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
 var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(Desired)(0),              // 0: unisink.storage.v1.Desired
 	(Verdict)(0),              // 1: unisink.storage.v1.Verdict
@@ -4221,15 +4430,17 @@ var file_unisink_storage_v1_storage_proto_goTypes = []any{
 	(*Reshard)(nil),           // 40: unisink.storage.v1.Reshard
 	(*RaiseFeatureLevel)(nil), // 41: unisink.storage.v1.RaiseFeatureLevel
 	(*Pin)(nil),               // 42: unisink.storage.v1.Pin
-	(*Branch)(nil),            // 43: unisink.storage.v1.Branch
-	(*GenerationRecord)(nil),  // 44: unisink.storage.v1.GenerationRecord
-	(*EpochRecord)(nil),       // 45: unisink.storage.v1.EpochRecord
-	(*Scope)(nil),             // 46: unisink.storage.v1.Scope
-	(*Rewound)(nil),           // 47: unisink.storage.v1.Rewound
-	(*Txn)(nil),               // 48: unisink.storage.v1.Txn
-	(*SnapshotHeader)(nil),    // 49: unisink.storage.v1.SnapshotHeader
-	(*SnapshotRecord)(nil),    // 50: unisink.storage.v1.SnapshotRecord
-	(*SnapshotTrailer)(nil),   // 51: unisink.storage.v1.SnapshotTrailer
+	(*Note)(nil),              // 43: unisink.storage.v1.Note
+	(*Branch)(nil),            // 44: unisink.storage.v1.Branch
+	(*GenerationRecord)(nil),  // 45: unisink.storage.v1.GenerationRecord
+	(*EpochRecord)(nil),       // 46: unisink.storage.v1.EpochRecord
+	(*Scope)(nil),             // 47: unisink.storage.v1.Scope
+	(*Rewound)(nil),           // 48: unisink.storage.v1.Rewound
+	(*Txn)(nil),               // 49: unisink.storage.v1.Txn
+	(*Act)(nil),               // 50: unisink.storage.v1.Act
+	(*SnapshotHeader)(nil),    // 51: unisink.storage.v1.SnapshotHeader
+	(*SnapshotRecord)(nil),    // 52: unisink.storage.v1.SnapshotRecord
+	(*SnapshotTrailer)(nil),   // 53: unisink.storage.v1.SnapshotTrailer
 }
 var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	5,  // 0: unisink.storage.v1.Entry.commands:type_name -> unisink.storage.v1.Command
@@ -4253,72 +4464,74 @@ var file_unisink_storage_v1_storage_proto_depIdxs = []int32{
 	40, // 18: unisink.storage.v1.Command.reshard:type_name -> unisink.storage.v1.Reshard
 	41, // 19: unisink.storage.v1.Command.raise_feature_level:type_name -> unisink.storage.v1.RaiseFeatureLevel
 	42, // 20: unisink.storage.v1.Command.pin:type_name -> unisink.storage.v1.Pin
-	10, // 21: unisink.storage.v1.PutNode.node:type_name -> unisink.storage.v1.Node
-	13, // 22: unisink.storage.v1.MemberSpec.resources:type_name -> unisink.storage.v1.ResourceSpec
-	12, // 23: unisink.storage.v1.Pipeline.settings:type_name -> unisink.storage.v1.Settings
-	14, // 24: unisink.storage.v1.Pipeline.members:type_name -> unisink.storage.v1.MemberSpec
-	0,  // 25: unisink.storage.v1.Pipeline.desired:type_name -> unisink.storage.v1.Desired
-	15, // 26: unisink.storage.v1.PutPipeline.pipeline:type_name -> unisink.storage.v1.Pipeline
-	0,  // 27: unisink.storage.v1.SetDesired.from:type_name -> unisink.storage.v1.Desired
-	0,  // 28: unisink.storage.v1.SetDesired.to:type_name -> unisink.storage.v1.Desired
-	6,  // 29: unisink.storage.v1.OpenGeneration.scope:type_name -> unisink.storage.v1.ScopeID
-	19, // 30: unisink.storage.v1.OpenGeneration.members:type_name -> unisink.storage.v1.MemberInstance
-	21, // 31: unisink.storage.v1.OpenGeneration.identities:type_name -> unisink.storage.v1.ResourceIdentity
-	8,  // 32: unisink.storage.v1.ResourceIdentity.id:type_name -> unisink.storage.v1.BranchID
-	6,  // 33: unisink.storage.v1.CloseGeneration.scope:type_name -> unisink.storage.v1.ScopeID
-	23, // 34: unisink.storage.v1.Prepared.handle:type_name -> unisink.storage.v1.Handle
-	26, // 35: unisink.storage.v1.Vote.branches:type_name -> unisink.storage.v1.Prepared
-	24, // 36: unisink.storage.v1.Vote.positions:type_name -> unisink.storage.v1.Position
-	25, // 37: unisink.storage.v1.Vote.parts:type_name -> unisink.storage.v1.StatePart
-	6,  // 38: unisink.storage.v1.Decide.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 39: unisink.storage.v1.Decide.epoch:type_name -> unisink.storage.v1.Epoch
-	27, // 40: unisink.storage.v1.Decide.votes:type_name -> unisink.storage.v1.Vote
-	23, // 41: unisink.storage.v1.HandBranch.handle:type_name -> unisink.storage.v1.Handle
-	29, // 42: unisink.storage.v1.Announce.branches:type_name -> unisink.storage.v1.HandBranch
-	29, // 43: unisink.storage.v1.Commit.branches:type_name -> unisink.storage.v1.HandBranch
-	1,  // 44: unisink.storage.v1.Proof.verdict:type_name -> unisink.storage.v1.Verdict
-	8,  // 45: unisink.storage.v1.Resolve.branch:type_name -> unisink.storage.v1.BranchID
-	33, // 46: unisink.storage.v1.Resolve.proof:type_name -> unisink.storage.v1.Proof
-	6,  // 47: unisink.storage.v1.Swept.scope:type_name -> unisink.storage.v1.ScopeID
-	8,  // 48: unisink.storage.v1.Swept.branch:type_name -> unisink.storage.v1.BranchID
-	6,  // 49: unisink.storage.v1.Rewind.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 50: unisink.storage.v1.Rewind.to:type_name -> unisink.storage.v1.Epoch
-	6,  // 51: unisink.storage.v1.Resume.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 52: unisink.storage.v1.Resume.from:type_name -> unisink.storage.v1.Epoch
-	8,  // 53: unisink.storage.v1.Force.branch:type_name -> unisink.storage.v1.BranchID
-	2,  // 54: unisink.storage.v1.Force.action:type_name -> unisink.storage.v1.ForceAction
-	6,  // 55: unisink.storage.v1.Force.scope:type_name -> unisink.storage.v1.ScopeID
-	6,  // 56: unisink.storage.v1.Pin.scope:type_name -> unisink.storage.v1.ScopeID
-	7,  // 57: unisink.storage.v1.Pin.epoch:type_name -> unisink.storage.v1.Epoch
-	8,  // 58: unisink.storage.v1.Branch.id:type_name -> unisink.storage.v1.BranchID
-	23, // 59: unisink.storage.v1.Branch.handle:type_name -> unisink.storage.v1.Handle
-	33, // 60: unisink.storage.v1.Branch.proof:type_name -> unisink.storage.v1.Proof
-	19, // 61: unisink.storage.v1.GenerationRecord.members:type_name -> unisink.storage.v1.MemberInstance
-	8,  // 62: unisink.storage.v1.GenerationRecord.debts:type_name -> unisink.storage.v1.BranchID
-	7,  // 63: unisink.storage.v1.EpochRecord.epoch:type_name -> unisink.storage.v1.Epoch
-	27, // 64: unisink.storage.v1.EpochRecord.votes:type_name -> unisink.storage.v1.Vote
-	43, // 65: unisink.storage.v1.EpochRecord.branches:type_name -> unisink.storage.v1.Branch
-	6,  // 66: unisink.storage.v1.Scope.id:type_name -> unisink.storage.v1.ScopeID
-	44, // 67: unisink.storage.v1.Scope.generations:type_name -> unisink.storage.v1.GenerationRecord
-	45, // 68: unisink.storage.v1.Scope.epochs:type_name -> unisink.storage.v1.EpochRecord
-	7,  // 69: unisink.storage.v1.Scope.restore_point:type_name -> unisink.storage.v1.Epoch
-	7,  // 70: unisink.storage.v1.Scope.pinned:type_name -> unisink.storage.v1.Epoch
-	21, // 71: unisink.storage.v1.Scope.identities:type_name -> unisink.storage.v1.ResourceIdentity
-	47, // 72: unisink.storage.v1.Scope.rewinds:type_name -> unisink.storage.v1.Rewound
-	7,  // 73: unisink.storage.v1.Rewound.to:type_name -> unisink.storage.v1.Epoch
-	7,  // 74: unisink.storage.v1.Rewound.newest:type_name -> unisink.storage.v1.Epoch
-	3,  // 75: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
-	43, // 76: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
-	10, // 77: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
-	15, // 78: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
-	46, // 79: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
-	48, // 80: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
-	51, // 81: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
-	82, // [82:82] is the sub-list for method output_type
-	82, // [82:82] is the sub-list for method input_type
-	82, // [82:82] is the sub-list for extension type_name
-	82, // [82:82] is the sub-list for extension extendee
-	0,  // [0:82] is the sub-list for field type_name
+	43, // 21: unisink.storage.v1.Command.note:type_name -> unisink.storage.v1.Note
+	10, // 22: unisink.storage.v1.PutNode.node:type_name -> unisink.storage.v1.Node
+	13, // 23: unisink.storage.v1.MemberSpec.resources:type_name -> unisink.storage.v1.ResourceSpec
+	12, // 24: unisink.storage.v1.Pipeline.settings:type_name -> unisink.storage.v1.Settings
+	14, // 25: unisink.storage.v1.Pipeline.members:type_name -> unisink.storage.v1.MemberSpec
+	0,  // 26: unisink.storage.v1.Pipeline.desired:type_name -> unisink.storage.v1.Desired
+	15, // 27: unisink.storage.v1.PutPipeline.pipeline:type_name -> unisink.storage.v1.Pipeline
+	0,  // 28: unisink.storage.v1.SetDesired.from:type_name -> unisink.storage.v1.Desired
+	0,  // 29: unisink.storage.v1.SetDesired.to:type_name -> unisink.storage.v1.Desired
+	6,  // 30: unisink.storage.v1.OpenGeneration.scope:type_name -> unisink.storage.v1.ScopeID
+	19, // 31: unisink.storage.v1.OpenGeneration.members:type_name -> unisink.storage.v1.MemberInstance
+	21, // 32: unisink.storage.v1.OpenGeneration.identities:type_name -> unisink.storage.v1.ResourceIdentity
+	8,  // 33: unisink.storage.v1.ResourceIdentity.id:type_name -> unisink.storage.v1.BranchID
+	6,  // 34: unisink.storage.v1.CloseGeneration.scope:type_name -> unisink.storage.v1.ScopeID
+	23, // 35: unisink.storage.v1.Prepared.handle:type_name -> unisink.storage.v1.Handle
+	26, // 36: unisink.storage.v1.Vote.branches:type_name -> unisink.storage.v1.Prepared
+	24, // 37: unisink.storage.v1.Vote.positions:type_name -> unisink.storage.v1.Position
+	25, // 38: unisink.storage.v1.Vote.parts:type_name -> unisink.storage.v1.StatePart
+	6,  // 39: unisink.storage.v1.Decide.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 40: unisink.storage.v1.Decide.epoch:type_name -> unisink.storage.v1.Epoch
+	27, // 41: unisink.storage.v1.Decide.votes:type_name -> unisink.storage.v1.Vote
+	23, // 42: unisink.storage.v1.HandBranch.handle:type_name -> unisink.storage.v1.Handle
+	29, // 43: unisink.storage.v1.Announce.branches:type_name -> unisink.storage.v1.HandBranch
+	29, // 44: unisink.storage.v1.Commit.branches:type_name -> unisink.storage.v1.HandBranch
+	1,  // 45: unisink.storage.v1.Proof.verdict:type_name -> unisink.storage.v1.Verdict
+	8,  // 46: unisink.storage.v1.Resolve.branch:type_name -> unisink.storage.v1.BranchID
+	33, // 47: unisink.storage.v1.Resolve.proof:type_name -> unisink.storage.v1.Proof
+	6,  // 48: unisink.storage.v1.Swept.scope:type_name -> unisink.storage.v1.ScopeID
+	8,  // 49: unisink.storage.v1.Swept.branch:type_name -> unisink.storage.v1.BranchID
+	6,  // 50: unisink.storage.v1.Rewind.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 51: unisink.storage.v1.Rewind.to:type_name -> unisink.storage.v1.Epoch
+	6,  // 52: unisink.storage.v1.Resume.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 53: unisink.storage.v1.Resume.from:type_name -> unisink.storage.v1.Epoch
+	8,  // 54: unisink.storage.v1.Force.branch:type_name -> unisink.storage.v1.BranchID
+	2,  // 55: unisink.storage.v1.Force.action:type_name -> unisink.storage.v1.ForceAction
+	6,  // 56: unisink.storage.v1.Force.scope:type_name -> unisink.storage.v1.ScopeID
+	6,  // 57: unisink.storage.v1.Pin.scope:type_name -> unisink.storage.v1.ScopeID
+	7,  // 58: unisink.storage.v1.Pin.epoch:type_name -> unisink.storage.v1.Epoch
+	8,  // 59: unisink.storage.v1.Branch.id:type_name -> unisink.storage.v1.BranchID
+	23, // 60: unisink.storage.v1.Branch.handle:type_name -> unisink.storage.v1.Handle
+	33, // 61: unisink.storage.v1.Branch.proof:type_name -> unisink.storage.v1.Proof
+	19, // 62: unisink.storage.v1.GenerationRecord.members:type_name -> unisink.storage.v1.MemberInstance
+	8,  // 63: unisink.storage.v1.GenerationRecord.debts:type_name -> unisink.storage.v1.BranchID
+	7,  // 64: unisink.storage.v1.EpochRecord.epoch:type_name -> unisink.storage.v1.Epoch
+	27, // 65: unisink.storage.v1.EpochRecord.votes:type_name -> unisink.storage.v1.Vote
+	44, // 66: unisink.storage.v1.EpochRecord.branches:type_name -> unisink.storage.v1.Branch
+	6,  // 67: unisink.storage.v1.Scope.id:type_name -> unisink.storage.v1.ScopeID
+	45, // 68: unisink.storage.v1.Scope.generations:type_name -> unisink.storage.v1.GenerationRecord
+	46, // 69: unisink.storage.v1.Scope.epochs:type_name -> unisink.storage.v1.EpochRecord
+	7,  // 70: unisink.storage.v1.Scope.restore_point:type_name -> unisink.storage.v1.Epoch
+	7,  // 71: unisink.storage.v1.Scope.pinned:type_name -> unisink.storage.v1.Epoch
+	21, // 72: unisink.storage.v1.Scope.identities:type_name -> unisink.storage.v1.ResourceIdentity
+	48, // 73: unisink.storage.v1.Scope.rewinds:type_name -> unisink.storage.v1.Rewound
+	7,  // 74: unisink.storage.v1.Rewound.to:type_name -> unisink.storage.v1.Epoch
+	7,  // 75: unisink.storage.v1.Rewound.newest:type_name -> unisink.storage.v1.Epoch
+	3,  // 76: unisink.storage.v1.Txn.outcome:type_name -> unisink.storage.v1.Outcome
+	44, // 77: unisink.storage.v1.Txn.branches:type_name -> unisink.storage.v1.Branch
+	10, // 78: unisink.storage.v1.SnapshotRecord.node:type_name -> unisink.storage.v1.Node
+	15, // 79: unisink.storage.v1.SnapshotRecord.pipeline:type_name -> unisink.storage.v1.Pipeline
+	47, // 80: unisink.storage.v1.SnapshotRecord.scope:type_name -> unisink.storage.v1.Scope
+	49, // 81: unisink.storage.v1.SnapshotRecord.txn:type_name -> unisink.storage.v1.Txn
+	53, // 82: unisink.storage.v1.SnapshotRecord.trailer:type_name -> unisink.storage.v1.SnapshotTrailer
+	50, // 83: unisink.storage.v1.SnapshotRecord.act:type_name -> unisink.storage.v1.Act
+	84, // [84:84] is the sub-list for method output_type
+	84, // [84:84] is the sub-list for method input_type
+	84, // [84:84] is the sub-list for extension type_name
+	84, // [84:84] is the sub-list for extension extendee
+	0,  // [0:84] is the sub-list for field type_name
 }
 
 func init() { file_unisink_storage_v1_storage_proto_init() }
@@ -4347,13 +4560,15 @@ func file_unisink_storage_v1_storage_proto_init() {
 		(*Command_Reshard)(nil),
 		(*Command_RaiseFeatureLevel)(nil),
 		(*Command_Pin)(nil),
+		(*Command_Note)(nil),
 	}
-	file_unisink_storage_v1_storage_proto_msgTypes[46].OneofWrappers = []any{
+	file_unisink_storage_v1_storage_proto_msgTypes[48].OneofWrappers = []any{
 		(*SnapshotRecord_Node)(nil),
 		(*SnapshotRecord_Pipeline)(nil),
 		(*SnapshotRecord_Scope)(nil),
 		(*SnapshotRecord_Txn)(nil),
 		(*SnapshotRecord_Trailer)(nil),
+		(*SnapshotRecord_Act)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -4361,7 +4576,7 @@ func file_unisink_storage_v1_storage_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_storage_v1_storage_proto_rawDesc), len(file_unisink_storage_v1_storage_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   48,
+			NumMessages:   50,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
