@@ -32,21 +32,26 @@ func (a *app) run() *cli.Command {
 			Action: func(c *cli.Context) error { return a.runPipeline(c, p) },
 		}
 	}
+	compiled, orOne := "None is compiled in.", ""
+	if len(names) > 0 {
+		compiled = "PIPELINE is compiled in: " + strings.Join(names, ", ") + "."
+		orOne = ", or " + strings.Join(names, ", ")
+	}
 	return &cli.Command{
 		Name: "run", Usage: "run a pipeline until it is stopped", ArgsUsage: "FILE | PIPELINE", Subcommands: subs, HideHelpCommand: true,
 		Description: "FILE is a specification in YAML; what contains a dot or a slash is one. `unisink pipeline lint FILE`\n" +
-			"looks at it first. PIPELINE is compiled in: " + strings.Join(names, ", ") + ".",
+			"looks at it first. " + compiled,
 		Flags: runFlags(),
 		Action: func(c *cli.Context) error {
 			switch arg, err := oneArg(c, "pipeline's file"); {
 			case c.NArg() == 0:
-				return usagef("say which pipeline: a file with its specification, or %s", strings.Join(names, ", "))
+				return usagef("say which pipeline: a file with its specification%s", orOne)
 			case err != nil:
 				return err
 			case isFile(arg):
 				return a.runFile(c, arg)
 			default:
-				return usagef("no pipeline %q is compiled in; there is %s (the name of a file has a dot or a slash: ./%s)", arg, strings.Join(names, ", "), arg)
+				return usagef("no pipeline %q is compiled in%s (the name of a file has a dot or a slash: ./%s)", arg, strings.Replace(orOne, ", or", "; there is", 1), arg)
 			}
 		},
 	}

@@ -36,7 +36,7 @@ type script struct {
 type line struct {
 	N      uint64              `json:",omitempty"` // of a vote
 	Handle *participant.Handle `json:",omitempty"`
-	Points []string            `json:",omitempty"` // that it came past, at its end
+	Points []string            `json:",omitzero"` // that it came past, at its end; not nil
 	Error  string              `json:",omitempty"`
 }
 
@@ -56,7 +56,7 @@ func Child(attach func(t testing.TB, world string) Target) {
 	var s script
 	err := json.Unmarshal([]byte(told), &s)
 	if err == nil {
-		c := &child{script: s, seen: map[string]int{}, out: out}
+		c := &child{script: s, seen: map[string]int{}, order: []string{}, out: out}
 		t := &childTB{name: childVariable}
 		if err = t.run(func() error { return c.play(t, attach(t, s.World)) }); err == nil {
 			err = c.say(line{Points: c.order})
