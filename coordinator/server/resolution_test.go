@@ -5,10 +5,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -220,6 +222,12 @@ func TestListResourcesGathersLedgerMembersAndResolvers(t *testing.T) {
 	if x.GetUnfinished() != 3 || x.GetDebts() != 2 || x.GetPrepared() != 2 || x.GetTrouble() != "r1: no route" || x.GetText() != "memory i" ||
 		len(x.GetUsedBy()) != 1 || x.GetUsedBy()[0] != "p/0 a out" || len(x.GetHeldBy()) != 1 || len(x.GetResolvers()) != 1 || x.GetOldestDebtMs() <= 0 {
 		t.Errorf("%v", x)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(r.reports)
+	shown, err := registry.Gather()
+	if err != nil || len(shown) != 1 || shown[0].GetName() != obs.MetricPreparedAge || shown[0].GetMetric()[0].GetGauge().GetValue() != 0.3 {
+		t.Errorf("shown of what is prepared: %v, %v", shown, err)
 	}
 	later := time.Now().Add(4 * time.Second)
 	if left := r.reports.list(later); len(left) != 0 {

@@ -186,7 +186,9 @@ func New(c Config) *Server {
 	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
 	unisinkv1.RegisterPipelinesServer(s.grpc, &pipelines{s: s})
 	unisinkv1.RegisterTransactionsServer(s.grpc, &transactions{s: s})
-	unisinkv1.RegisterResolutionServer(s.grpc, &resolution{s: s, reports: &reports{}})
+	told := &reports{}
+	c.Registry.MustRegister(told)
+	unisinkv1.RegisterResolutionServer(s.grpc, &resolution{s: s, reports: told})
 	unisinkv1.RegisterClusterServer(s.grpc, &cluster{s: s})
 	unisinkv1.RegisterEventsServer(s.grpc, &events{s: s})
 	unisinkv1.RegisterAuditServer(s.grpc, &audit{s: s})

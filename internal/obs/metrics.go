@@ -60,6 +60,9 @@ const (
 	MetricUnresolved = "unisink_branches_unfinished_count"
 	// MetricDebts is a gauge: sweep debts not paid.
 	MetricDebts = "unisink_sweep_debts_count"
+	// MetricPreparedAge is a gauge: age of the oldest thing that a resolver's listing shows prepared, 0 when there is
+	// none, as resolvers told the leader. Labels: adapter, resource (its identity).
+	MetricPreparedAge = "unisink_prepared_age_seconds"
 	// MetricHeuristics counts branches whose resource broke its promise. Labels: adapter.
 	MetricHeuristics = "unisink_heuristics_total"
 	// MetricFinishes counts tries to finish a branch. Labels: adapter, by (participant, resolver), result.
@@ -87,6 +90,7 @@ const (
 	LabelOutcome  = "outcome"
 	LabelState    = "state"
 	LabelAdapter  = "adapter"
+	LabelResource = "resource"
 	LabelCommand  = "command"
 	LabelResult   = "result"
 	LabelCause    = "cause"

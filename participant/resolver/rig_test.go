@@ -13,10 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/coordinator/coordinatortest"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/participant/resolver"
+	"github.com/unisink/unisink/processor/stream"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -150,6 +152,8 @@ func (p *process) isDead() bool {
 
 // counter is a task that writes 0, 1, 2, … into both resources.
 type counter struct {
+	names []string // of the resources; default out and dir
+
 	mu    sync.Mutex
 	next  int64
 	stop  context.CancelFunc
@@ -177,6 +181,10 @@ func (c *counter) Start(_ context.Context, s participant.Start) error {
 
 func (c *counter) work(ctx context.Context, run participant.Run, barriers <-chan participant.Barrier, ended chan<- struct{}) {
 	defer close(ended)
+	names := c.names
+	if len(names) == 0 {
+		names = []string{"out", "dir"}
+	}
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -195,15 +203,23 @@ func (c *counter) work(ctx context.Context, run participant.Run, barriers <-chan
 			record := fmt.Sprint(c.next)
 			c.next++
 			c.mu.Unlock()
-			for _, name := range []string{"out", "dir"} {
+			for _, name := range names {
 				b, err := run.Branch(ctx, name)
-				if err != nil || b.(*participanttest.MemoryBranch).Write(record) != nil {
+				if err != nil || write(ctx, b, record) != nil {
 					return
 				}
 			}
 			run.HasWork()
 		}
 	}
+}
+
+// write adds a record to a branch of either kind.
+func write(ctx context.Context, b participant.Branch, record string) error {
+	if k, ok := b.(*kafka.Branch); ok {
+		return k.Write(ctx, []stream.Record{{Value: []byte(record)}})
+	}
+	return b.(*participanttest.MemoryBranch).Write(record)
 }
 
 func (c *counter) Barrier(_ context.Context, b participant.Barrier) error {
