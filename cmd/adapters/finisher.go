@@ -7,6 +7,7 @@ import (
 
 	"github.com/unisink/unisink/adapters/file"
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/adapters/postgres"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/spec"
 )
@@ -29,6 +30,23 @@ func finishKafka(_ context.Context, e spec.Env, s spec.Settings) (participant.Fi
 	out, err := kafka.NewSink(kafka.SinkConfig{
 		Brokers: in.Brokers, ClientID: in.ClientID, Security: security(in.TLS, in.SASL), WitnessTopic: in.WitnessTopic, Logger: e.Logger,
 	})
+	if err != nil {
+		return nil, told(s, err)
+	}
+	return out, nil
+}
+
+type postgresReach struct {
+	DSN    spec.Secret `yaml:"dsn,required" doc:"Connection string, by reference: a URL or key=value pairs."`
+	Pooler bool        `yaml:"pooler" doc:"The connection goes through a pooler in transaction mode, such as pgbouncer."`
+}
+
+func finishPostgres(_ context.Context, e spec.Env, s spec.Settings) (participant.Finisher, error) {
+	var in postgresReach
+	if err := s.Decode(&in); err != nil {
+		return nil, err
+	}
+	out, err := postgres.New(postgres.Options{DSN: in.DSN.Reveal(), Pooler: in.Pooler, Logger: e.Logger})
 	if err != nil {
 		return nil, told(s, err)
 	}

@@ -44,7 +44,7 @@ type postgresSink struct {
 
 // Postgres is the adapter of tables.
 func Postgres() Adapter {
-	return Adapter{Kind: postgres.Kind, Check: checkPostgres, Reading: postgresReading(), Spec: func(doc *spec.Document) spec.Adapter {
+	return Adapter{Kind: postgres.Kind, Check: checkPostgres, Reading: postgresReading(), Finisher: finishPostgres, Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
 			Kind: postgres.Kind, SourceSchema: spec.SchemaOf(postgresSource{}), SinkSchema: spec.SchemaOf(postgresSink{}), Places: postgresPlaces,
 			Store: newPostgresStore, StoreSchema: spec.SchemaOf(postgresStore{}),
@@ -180,7 +180,7 @@ func checkTable(ctx context.Context, e spec.Env, u Use) error {
 		if err != nil {
 			return err
 		}
-		return errors.Join(placed(u, s.Open(ctx, nil)), s.Close())
+		return errors.Join(placed(u, s.Open(ctx, nil)), s.Close()) //nolint:contextcheck // closing has a time of its own
 	}
 	o, err := postgresOptions(e, u.Settings, defaultColumns(u.Document, u.Name))
 	if err != nil {
@@ -190,7 +190,7 @@ func checkTable(ctx context.Context, e spec.Env, u Use) error {
 	if err != nil {
 		return told(u.Settings, err)
 	}
-	if err := errors.Join(placed(u, d.CheckTables(ctx)), d.Close()); err != nil {
+	if err := errors.Join(placed(u, d.CheckTables(ctx)), d.Close()); err != nil { //nolint:contextcheck // closing has a time of its own
 		return err
 	}
 	return ExaminePostgres(ctx, e.Logger, postgres.DoctorConfig{Options: o})

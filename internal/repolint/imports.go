@@ -79,7 +79,7 @@ func harnessRooms() []room {
 		// What harnesses of real processes share.
 		{path: "tests/jepsen-style/rig", may: nil},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
-		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport", "tests/jepsen-style/rig"}},
+		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport", "tests/jepsen-style/rig", "examples"}},
 		// The black box's tellers are users: of the SDK, of an adapter, and of the reference resource as their accounts.
 		{path: "tests/jepsen-style/blackbox", own: 3, may: []string{
 			"participant", "proto", "adapters/file", "processor/stream", "internal/services", "internal/child", "internal/freeport",
