@@ -197,7 +197,7 @@ func checkCutOff(t testing.TB, target Target) {
 		if hit != "" {
 			steps = append(steps, hit)
 		}
-		return p.most
+		return p.longest()
 	}
 	for _, k := range b.picks(once(never)) {
 		once(k)
