@@ -241,6 +241,13 @@ func TestAForwardedCallIsItsFirstCallers(t *testing.T) {
 			t.Errorf("%s is written down as %q", name, came.(*unisinkv1.SetDesiredRequest).GetMeta().GetActor())
 		}
 	}
+	for method, may := range map[string]bool{
+		unisinkv1.Resolution_Judge_FullMethodName: true, unisinkv1.Resolution_Force_FullMethodName: false, unisinkv1.Cluster_AddNode_FullMethodName: false,
+	} {
+		if _, err := enter(by(certified("n1")), g, method, nil); (err == nil) != may {
+			t.Errorf("%s by a node on its own: %v", method, err)
+		}
+	}
 	// What is handed on is whole: the next node judges as this one did.
 	ctx := g.HandOn(by(certified("olga", "operator", "member:orders")), "n1")
 	md, _ := metadata.FromOutgoingContext(ctx)

@@ -138,6 +138,9 @@ func (g *Guard) bearer(chains [][]*x509.Certificate) identity {
 		id.distrust = g.c.Trusts(chains, time.Now())
 	}
 	id.grants = g.granted(id)
+	if id.node { // one that leads may finish what nobody else does, with credentials of its own
+		id.grants = append(slices.Clip(id.grants), grant{role: resolver})
+	}
 	return id
 }
 
