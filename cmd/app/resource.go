@@ -18,6 +18,7 @@ func (a *app) resource() *cli.Command {
 			Name: "list", Usage: "every resource: who uses it, who reaches it, what is outstanding in it",
 			Action: a.resourceList,
 		},
+		a.resourceSweepCommand(),
 	)
 }
 

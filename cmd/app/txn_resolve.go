@@ -12,16 +12,36 @@ import (
 
 func (a *app) txnResolveCommand() *cli.Command {
 	return &cli.Command{
-		Name: "resolve", Usage: "take a branch of a decided transaction for resolved, by force", ArgsUsage: "ID",
-		Description: "The branch counts as resolved although its resource does not show it; that is kept as evidence, with who and why,\n" +
+		Name: "resolve", Usage: "finish a decided transaction from here, or take a branch of it for resolved by force", ArgsUsage: "ID",
+		Description: "With --resources its branches are committed, or rolled back, as was decided, in the resources that a resolver's file names.\n" +
+			"With --force a branch counts as resolved although its resource does not show it; that is kept as evidence, with who and why,\n" +
 			"and refused for a branch that went as decided. accept-loss: what was decided is not in the resource, and that is accepted.\n" +
 			"write-off: the resource is gone for good.",
 		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "resources", Usage: "`FILE` of a resolver, with the resources and how they are reached"},
 			&cli.StringFlag{Name: "force", Usage: "`ACTION`: accept-loss or write-off"},
-			&cli.StringFlag{Name: "branch", Usage: "`MEMBER/RESOURCE`, or the resource alone of a transaction by hand"},
-			&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps"},
+			&cli.StringFlag{Name: "branch", Usage: "with --force: `MEMBER/RESOURCE`, or the resource alone of a transaction by hand"},
+			&cli.StringFlag{Name: "why", Usage: "with --force: `REASON`, which the log keeps"},
 		},
 		Action: a.txnResolve,
+	}
+}
+
+// txnResolve finishes, or forces.
+func (a *app) txnResolve(c *cli.Context) error {
+	id, err := oneArg(c, "transaction")
+	if err != nil {
+		return err
+	}
+	switch forced, file := c.IsSet("force"), c.IsSet("resources"); {
+	case forced && file:
+		return usagef("--force and --resources are two ways; say one")
+	case forced:
+		return a.txnForce(c, id)
+	case file:
+		return a.txnFinish(c, id)
+	default:
+		return usagef("say how: --resources FILE finishes it as was decided, --force ACTION takes a branch for resolved")
 	}
 }
 
@@ -57,12 +77,8 @@ func branchRef(txn, branch string) (*unisinkv1.BranchRef, error) {
 	return &unisinkv1.BranchRef{Scope: scope, Epoch: epoch, Member: member, Resource: resource}, nil
 }
 
-func (a *app) txnResolve(c *cli.Context) error {
-	id, err := oneArg(c, "transaction")
-	if err != nil {
-		return err
-	}
-	for _, flag := range []string{"force", "branch", "why"} {
+func (a *app) txnForce(c *cli.Context, id string) (err error) {
+	for _, flag := range []string{"branch", "why"} {
 		if err := need(c, flag); err != nil {
 			return err
 		}

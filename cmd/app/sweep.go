@@ -1,0 +1,152 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/resolver"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+func (a *app) resourceSweepCommand() *cli.Command {
+	return &cli.Command{
+		Name: "sweep", Usage: "list what is prepared in the resources of a resolver's file, and roll back what is dead", ArgsUsage: "FILE",
+		Description: "What is to become of each thing is said by the ledger: what no decision lists, of a generation that is closed, is dead. What is\n" +
+			"decided is finished too. What is current, newer, or another group's is left alone. A running resolver does all this by itself.",
+		Flags:  []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "list and judge, and change nothing"}},
+		Action: a.resourceSweep,
+	}
+}
+
+// withResolver makes a resolver of a file for one look, and closes what it reached.
+func (a *app) withResolver(c *cli.Context, file string, f func(ctx context.Context, x *resolver.Resolver) error) error {
+	r, err := a.readReach(c.Context, file, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	err = a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
+		x, err := resolver.New(resolver.Config{Client: cl, Resources: r.resources, Name: "cli", Version: version})
+		if err != nil {
+			return err
+		}
+		return f(ctx, x)
+	})
+	return errors.Join(err, r.close())
+}
+
+// sweptRow is one thing found prepared, as JSON shows it.
+type sweptRow struct {
+	Resource string `json:"resource"`
+	Name     string `json:"name"`
+	Text     string `json:"text"`
+	AgeMS    int64  `json:"age_ms"` // -1: not known
+	Sentence string `json:"sentence"`
+	Why      string `json:"why"`
+	Done     string `json:"done"` // empty: nothing was
+}
+
+func (a *app) resourceSweep(c *cli.Context) error {
+	file, err := oneArg(c, "file that lists the resources")
+	if err != nil {
+		return err
+	}
+	dry := c.Bool("dry-run")
+	return a.withResolver(c, file, func(ctx context.Context, x *resolver.Resolver) error {
+		all, err := x.Look(ctx, !dry)
+		finished := map[string]string{}
+		if !dry {
+			done, finishErr := x.Finish(ctx, "")
+			err = errors.Join(err, finishErr)
+			for _, f := range done {
+				finished[f.Handle.GetName()] = doneText(f)
+			}
+		}
+		rows, failed, doubtful := []sweptRow{}, 0, 0
+		for _, p := range all {
+			row := sweptRow{Resource: p.Resource, Name: p.Name.String(), Text: p.Handle.Text, AgeMS: -1, Sentence: enumWord(p.Sentence.String(), "SENTENCE_"), Why: p.Why}
+			if !p.Since.IsZero() {
+				row.AgeMS = time.Since(p.Since).Milliseconds()
+			}
+			switch {
+			case p.Err != nil:
+				row.Done = p.Err.Error()
+				failed++
+			case p.Ended:
+				row.Done = "rolled back"
+			case p.Sentence == unisinkv1.Sentence_SENTENCE_COMMIT:
+				row.Done = finished[p.Handle.Name]
+			case p.Sentence == unisinkv1.Sentence_SENTENCE_IN_DOUBT:
+				doubtful++
+			}
+			rows = append(rows, row)
+		}
+		return errors.Join(a.show(c, rows, func() [][]string { return sweptRows(rows) }), sweepError(err, failed, doubtful))
+	})
+}
+
+func sweptRows(rows []sweptRow) [][]string {
+	out := [][]string{{"PREPARED", "RESOURCE", "AGE", "SENTENCE", "WHY", "DONE"}}
+	for _, r := range rows {
+		out = append(out, []string{r.Name, r.Resource, ago(time.Duration(r.AgeMS) * time.Millisecond), r.Sentence, r.Why, dash(r.Done)})
+	}
+	return out
+}
+
+// sweepError says how a sweep ended that did not end well.
+func sweepError(err error, failed, doubtful int) error {
+	switch {
+	case err != nil:
+		return err
+	case doubtful > 0:
+		return failf(CodeHuman, "%d things that were found are in doubt: a person must look at them", doubtful)
+	case failed > 0:
+		return failf(CodeUnhealthy, "%d things that are dead could not be rolled back", failed)
+	default:
+		return nil
+	}
+}
+
+func doneText(f resolver.Finished) string {
+	switch {
+	case f.Err != nil:
+		return f.Err.Error()
+	case f.Proof.Verdict == participant.Committed:
+		return "committed: " + f.Proof.Evidence
+	default:
+		return "rolled back: " + f.Proof.Evidence
+	}
+}
+
+// txnFinish finishes one transaction's branches, as was decided.
+func (a *app) txnFinish(c *cli.Context, id string) error {
+	return a.withResolver(c, c.String("resources"), func(ctx context.Context, x *resolver.Resolver) error {
+		done, err := x.Finish(ctx, id)
+		if err == nil && len(done) == 0 {
+			return failf(CodeNotFound, "there is nothing to finish of transaction %s: it is not decided, or every branch is proven; `unisink txn show %s` tells", id, id)
+		}
+		rows, failed := [][]string{{"BRANCH", "HANDLE", "DECIDED", "DONE"}}, 0
+		out := []map[string]string{}
+		for _, f := range done {
+			name := branchName(&unisinkv1.TransactionBranch{Member: f.Branch.GetMember(), Resource: f.Branch.GetResource()})
+			decided := enumWord(f.Outcome.String(), "OUTCOME_")
+			rows = append(rows, []string{name, f.Handle.GetText(), decided, doneText(f)})
+			out = append(out, map[string]string{"branch": name, "handle": f.Handle.GetName(), "decided": decided, "done": doneText(f)})
+			if f.Err != nil {
+				failed++
+			}
+		}
+		if err := errors.Join(a.show(c, out, func() [][]string { return rows }), err); err != nil {
+			return err
+		}
+		if failed > 0 {
+			return withCode(CodeUnhealthy, fmt.Errorf("%d of %d branches are not finished", failed, len(done)))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,100 @@
+package resolver_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/participanttest"
+	"github.com/unisink/unisink/participant/resolver"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// An operator looks without touching anything, sweeps, and finishes, with no resolver running.
+func TestL1_LookSweepAndFinishByHand(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		p := r.start(killedAt(point{participanttest.CallCommit, participanttest.Before, 6}))
+		r.until(20*time.Second, "the process came to its end", p.isDead)
+		time.Sleep(lease + time.Second)
+		ns := participant.Namespace{Name: "test", Incarnation: 1}
+		r.stores["out"].Plant(participant.BranchName{Namespace: ns, Pipeline: pipeline, Member: "all", Resource: "out", Generation: 1, N: 900}, "never decided")
+		r.stores["out"].Plant(participant.BranchName{Namespace: participant.Namespace{Name: "theirs", Incarnation: 1}, Pipeline: pipeline, Member: "all", Resource: "out", Generation: 1, N: 1}, "another group's")
+		var resources []resolver.Resource
+		for name, s := range r.stores {
+			resources = append(resources, resolver.Resource{Name: name, Finisher: s.Process()})
+		}
+		x, err := resolver.New(resolver.Config{Client: r.cl, Resources: resources})
+		if err != nil {
+			t.Fatal(err)
+		}
+		count := func(sweep bool) (n map[unisinkv1.Sentence]int, ended int) {
+			t.Helper()
+			found, err := x.Look(t.Context(), sweep)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n = map[unisinkv1.Sentence]int{}
+			for _, f := range found {
+				n[f.Sentence]++
+				if f.Why == "" || f.Resource == "" || f.Err != nil {
+					t.Errorf("found %+v", f)
+				}
+				if f.Ended {
+					ended++
+				}
+			}
+			return n, ended
+		}
+		dead, commit := unisinkv1.Sentence_SENTENCE_ROLL_BACK, unisinkv1.Sentence_SENTENCE_COMMIT
+		for range 2 { // the second finds the same: looking changes nothing
+			if n, ended := count(false); n[dead] == 0 || n[commit] == 0 || ended != 0 {
+				t.Fatalf("looked: %v, %d ended", n, ended)
+			}
+		}
+		n, ended := count(true)
+		if ended != n[dead] || ended == 0 {
+			t.Errorf("swept: %v, %d ended", n, ended)
+		}
+		done, err := x.Finish(t.Context(), "orders/0@99.1")
+		if err != nil || len(done) != 0 {
+			t.Errorf("finished of a transaction that is not: %v, %v", done, err)
+		}
+		if done, err = x.Finish(t.Context(), ""); err != nil || len(done) == 0 {
+			t.Fatalf("finished: %v, %v", done, err)
+		}
+		for range 5 { // what waited for an earlier one comes next
+			for _, f := range done {
+				if f.Err == nil && f.Proof.Verdict != participant.Committed {
+					t.Errorf("%v is proven %+v", f.Branch, f.Proof)
+				}
+			}
+			if done, err = x.Finish(t.Context(), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if len(done) != 0 {
+			t.Errorf("left: %v", done)
+		}
+		if n, _ := count(false); len(n) != 0 {
+			t.Errorf("at the end: %v", n)
+		}
+		if left := r.stores["out"].Prepared(); len(left) != 1 || !strings.HasPrefix(left[0], "theirs.") {
+			t.Errorf("prepared at the end: %q, want another group's alone", left)
+		}
+		if debts := owed(t, r); debts == 0 {
+			t.Error("a listing by hand paid debts: it does not look twice")
+		}
+		r.ordered()
+	})
+}
+
+// owed counts the sweep debts that are left.
+func owed(t *testing.T, r *rig) int {
+	t.Helper()
+	d, err := r.duties.ListDuties(t.Context(), &unisinkv1.ListDutiesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d.GetSweeps())
+}
