@@ -194,7 +194,12 @@ func TestL1_P13_RealBrokerReadersAreFreed(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- x.Run(ctx) }()
-	defer func() { cancel(); <-done }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
 
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), victimVariable+"="+r.address+" "+strings.Join(r.brokers, ",")+" "+r.topic)
