@@ -58,16 +58,16 @@ func ReadTable(ctx context.Context, o Options) (*TableReading, error) {
 // Has reports whether a column holds a part of the records, in a type that gives it back as it was.
 func (r *TableReading) Has(p column.Part) bool {
 	return slices.ContainsFunc(r.t.columns, func(c column.Column) bool {
-		switch c.Type.Kind {
-		case column.Text, column.Bytes:
-			return c.From.Part == p && c.Type.Name != "character"
-		case column.JSON:
-			return c.From.Part == p && (!c.Type.Binary || p == column.Headers)
-		case column.Timestamp, column.LocalTime, column.Integer:
-			return c.From.Part == p && p == column.Time
-		default:
+		k := c.Type.Kind
+		switch {
+		case c.From.Part != p:
 			return false
+		case p == column.Time:
+			return k == column.Timestamp || k == column.LocalTime || k == column.Integer
+		case k == column.JSON:
+			return !c.Type.Binary || p == column.Headers
 		}
+		return k == column.Bytes || k == column.Text && !strings.HasPrefix(c.Type.Name, "character(") // which pads
 	})
 }
 
@@ -104,19 +104,17 @@ func bytesBefore(b []byte, c byte) int { return max(strings.IndexByte(string(b),
 // readAgain is the expression that gives a column back as it was written.
 func readAgain(c column.Column) string {
 	name := "t." + pgx.Identifier{c.Name}.Sanitize()
-	switch c.Type.Kind {
-	case column.Timestamp:
+	switch k := c.Type.Kind; {
+	case k == column.Timestamp:
 		return "(extract(epoch FROM " + name + ") * 1000)::bigint::text"
-	case column.LocalTime:
+	case k == column.LocalTime:
 		return "(extract(epoch FROM " + name + " AT TIME ZONE 'UTC') * 1000)::bigint::text"
-	case column.Bytes:
+	case k == column.Bytes:
 		return "encode(" + name + ", 'base64')"
-	default:
-		if c.From.Part == column.Field {
-			return "to_json(" + name + ")::text"
-		}
-		return name + "::text"
+	case c.From.Part == column.Field:
+		return "to_json(" + name + ")::text"
 	}
+	return name + "::text"
 }
 
 // stored makes a record of a row.
@@ -178,6 +176,7 @@ func (s *Stored) take(c column.Column, text []byte) (err error) {
 		s.Generation, err = strconv.ParseUint(string(text), 10, 64)
 	case column.N:
 		s.N, err = strconv.ParseUint(string(text), 10, 64)
+	case column.Field: // read with the others
 	default:
 		return errors.New("it holds no part of a record")
 	}

@@ -102,8 +102,9 @@ type Source struct {
 	stop bool // nothing is left
 	rows int64
 
-	batch stream.Batch
-	arena []byte
+	coming *fetching // whoever polls waits for it
+	batch  stream.Batch
+	arena  []byte
 }
 
 // NewSource makes a source; nothing is connected before Describe or Open.
@@ -153,6 +154,7 @@ func (s *Source) Describe(ctx context.Context) (participant.Description, error) 
 // Open begins to read behind the position, or at the first row. Where this process still has the transaction that the
 // position is of, reading goes on in it.
 func (s *Source) Open(ctx context.Context, from []stream.Position) error {
+	s.settle()
 	s.done, s.stop, s.rows = false, false, 0
 	at := position{}
 	for _, p := range from {
@@ -258,6 +260,28 @@ func (s *Source) Splits() []stream.Split {
 
 func (s *Source) split() stream.Split { return stream.Split{Resource: s.c.Name, ID: s.c.Table} }
 
+// fetching is a page on its way. It goes on when its caller stops waiting: a query that is cut short takes the connection
+// and its snapshot with it. The next Poll has its rows.
+type fetching struct {
+	done   chan struct{} // closed when err stands
+	cancel context.CancelFunc
+	err    error
+}
+
+// fetch asks for the next page.
+func (s *Source) fetch(ctx context.Context) *fetching {
+	s.batch = stream.Batch{Split: s.split(), Records: s.batch.Records[:0], HighWater: -1}
+	f := &fetching{done: make(chan struct{})}
+	ctx, f.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(f.done)
+		if !s.stop {
+			f.err = s.read(ctx)
+		}
+	}()
+	return f
+}
+
 // Poll returns a page of rows. The last one says that the table has ended; then comes io.EOF.
 func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 	switch {
@@ -266,14 +290,22 @@ func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 	case s.done:
 		return nil, io.EOF
 	case s.conn == nil:
-		return nil, fmt.Errorf("poll table %s: the source is not open: %w", s.c.Table, participant.ErrBug)
+		return nil, fmt.Errorf("poll table %s: the source is not open, or its connection was lost: open it again", s.c.Table)
 	}
-	s.batch = stream.Batch{Split: s.split(), Records: s.batch.Records[:0], HighWater: -1}
-	if !s.stop {
-		if err := s.read(ctx); err != nil {
-			s.end(ctx) // the transaction is of no use any more
-			return nil, fmt.Errorf("read table %s behind row %d: %w", s.c.Table, s.rows, err)
-		}
+	if s.coming == nil {
+		s.coming = s.fetch(ctx)
+	}
+	select {
+	case <-s.coming.done:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	err := s.coming.err
+	s.coming.cancel()
+	s.coming = nil
+	if err != nil {
+		s.end(ctx) // the transaction is of no use any more
+		return nil, fmt.Errorf("read table %s behind row %d: %w", s.c.Table, s.rows, err)
 	}
 	b := &s.batch
 	b.Ended = s.stop
@@ -289,9 +321,19 @@ func (s *Source) Close() error {
 }
 
 func (s *Source) end(ctx context.Context) {
+	s.settle()
 	if s.conn != nil {
 		hangUp(ctx, s.conn)
 		s.conn = nil
+	}
+}
+
+// settle ends a page that nobody takes.
+func (s *Source) settle() {
+	if s.coming != nil {
+		s.coming.cancel()
+		<-s.coming.done
+		s.coming = nil
 	}
 }
 

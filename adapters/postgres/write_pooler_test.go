@@ -117,7 +117,7 @@ func answers(t *testing.T, p *child.Process, dsn, log string) {
 		case <-p.Done():
 		case <-ctx.Done():
 		}
-		text, _ := os.ReadFile(log) //nolint:errcheck // it is for the message alone
+		text, _ := os.ReadFile(log) // it is for the message alone
 		t.Fatalf("pgbouncer does not answer: %v\n%s", err, text)
 	}
 }

@@ -26,7 +26,7 @@ func readTableSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 		return nil, err
 	}
 	if err := s.Open(ctx, nil); err != nil {
-		return nil, errors.Join(placed(u, err), s.Close())
+		return nil, errors.Join(placed(u, err), s.Close()) //nolint:contextcheck // closing has a time of its own
 	}
 	return &SourceReading{
 		SourceReader: &rows{s}, Splits: s.Splits(), Bounded: true, Close: s.Close,
