@@ -246,6 +246,9 @@ func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
 			ev.Kind = eventlog.Halted
 		case ledger.EffectHeuristic:
 			ev.Kind = eventlog.Heuristic
+			if !ev.Again {
+				co.server.CountBrokenPromise()
+			}
 		case ledger.EffectTxn:
 			ev.Kind, ev.Text = eventlog.Transaction, string(e.Txn)
 		case ledger.EffectPipeline:

@@ -140,7 +140,7 @@ func TestO6_ABrokenPromiseIsShownAndAPersonDecides(t *testing.T) {
 		ctx, stop := context.WithCancel(g.ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- member.Run(ctx) }()
-		t.Cleanup(func() { stop(); <-ended })
+		t.Cleanup(func() { stop(); _ = <-ended }) // it was stopped
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()

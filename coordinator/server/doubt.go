@@ -153,7 +153,7 @@ func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Tra
 	t.AgeMs = max(0, d.now.UnixMilli()-e.DecidedAt)
 	for i, b := range e.Branches {
 		if b.Proof.Verdict == 0 && b.Forced == "" {
-			t.Branches[i].Next = d.next(scope, b)
+			t.Branches[i].Next = d.next(scope, e.Epoch, b)
 			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.String())
 		}
 	}
@@ -162,7 +162,7 @@ func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Tra
 }
 
 // next says who finishes a decided branch of an epoch.
-func (d *doubt) next(scope ledger.ScopeID, b ledger.Branch) string {
+func (d *doubt) next(scope ledger.ScopeID, epoch ledger.Epoch, b ledger.Branch) string {
 	for _, m := range d.of(scope).Members {
 		if m.Name != b.ID.Member || !m.Attached {
 			continue
@@ -172,7 +172,7 @@ func (d *doubt) next(scope ledger.ScopeID, b ledger.Branch) string {
 		}
 		return "member " + m.Name + " finishes it"
 	}
-	return d.s.absent(b.Handle)
+	return d.absent(ledger.EpochTxn(scope, epoch), b)
 }
 
 func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
@@ -190,7 +190,7 @@ func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
 	t.AgeMs = max(0, d.now.UnixMilli()-x.DecidedAt)
 	for i, b := range x.Branches {
 		if b.Proof.Verdict == 0 && b.Forced == "" {
-			t.Branches[i].Next = d.s.absent(b.Handle)
+			t.Branches[i].Next = d.absent(x.ID, b)
 			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.Resource)
 		}
 	}
@@ -198,12 +198,29 @@ func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
 	return t
 }
 
-// absent says who finishes a branch whose own process is not there.
-func (s *Server) absent(h ledger.Handle) string {
-	if h.Kind == "" {
+// absent says who finishes a branch whose own process is not there, and what is tried in vain.
+func (d *doubt) absent(txn ledger.TxnID, b ledger.Branch) string {
+	if b.Handle.Kind == "" {
 		return "nobody holds it, and it has no handle: it was announced and never prepared"
 	}
-	return fmt.Sprintf("nobody holds it: the next process of its member, or a resolver that reaches %s %s, finishes it", h.Kind, h.Identity)
+	var reach []string
+	for _, r := range d.s.told.list(d.now) {
+		for _, t := range r.GetTroubles() {
+			if id, branch := branchOf(t.GetBranch()); id == txn && branch == b.ID {
+				next := max(t.GetNextTryMs()-d.now.UnixMilli(), 0)
+				return fmt.Sprintf("resolver %s tries again in %s: %s", r.GetResolver(), time.Duration(next)*time.Millisecond, t.GetTrouble())
+			}
+		}
+		for _, x := range r.GetResources() {
+			if x.GetResource().GetKind() == b.Handle.Kind && x.GetResource().GetIdentity() == b.Handle.Identity {
+				reach = append(reach, r.GetResolver())
+			}
+		}
+	}
+	if len(reach) > 0 {
+		return "resolver " + strings.Join(reach, " or ") + " finishes it"
+	}
+	return fmt.Sprintf("nobody holds it and no resolver reaches %s %s: the next process of its member finishes it, or `unisink resolver`", b.Handle.Kind, b.Handle.Identity)
 }
 
 // abortEpoch closes the generation of an epoch that is not decided. A repeat is answered.

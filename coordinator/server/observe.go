@@ -23,6 +23,7 @@ import (
 type metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
+	broken  prometheus.Counter
 }
 
 func newMetrics(c Config) *metrics {
@@ -35,13 +36,16 @@ func newMetrics(c Config) *metrics {
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 		}, []string{obs.LabelMethod}),
 	}
+	m.broken = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: obs.MetricHeuristics, Help: "Branches whose resource broke its promise, as this node has applied them since it started.",
+	})
 	labelled := func(name, help string, labels prometheus.Labels, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, read)
 	}
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return labelled(name, help, nil, read)
 	}
-	c.Registry.MustRegister(m.calls, m.seconds,
+	c.Registry.MustRegister(m.calls, m.seconds, m.broken,
 		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.InDoubt().Unfinished) }),
 		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.InDoubt().Oldest.Seconds() }),
 		gauge(obs.MetricDebts, "Sweep debts unpaid, as the leader sees it.", func() float64 { return float64(c.InDoubt().Debts) }),
@@ -64,6 +68,9 @@ func newMetrics(c Config) *metrics {
 	)
 	return m
 }
+
+// CountBrokenPromise counts a heuristic outcome.
+func (s *Server) CountBrokenPromise() { s.metrics.broken.Inc() }
 
 func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()

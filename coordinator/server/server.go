@@ -149,6 +149,8 @@ type Server struct {
 	forward *forwarder
 	guard   *access.Guard
 	asked   *quota // questions about unknown transactions
+	metrics *metrics
+	told    reports // by resolvers
 }
 
 // New builds the services; nothing listens before Run.
@@ -167,6 +169,7 @@ func New(c Config) *Server {
 	}
 	s.forward = newForwarder(s, creds)
 	m := newMetrics(c)
+	s.metrics = m
 	opts := []grpc.ServerOption{
 		grpc.ChainUnaryInterceptor(m.unary, recoverUnary(c.Logger), s.guard.Unary, s.forward.unary),
 		grpc.ChainStreamInterceptor(m.stream, recoverStream(c.Logger), s.guard.Stream),
@@ -176,7 +179,7 @@ func New(c Config) *Server {
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(4 << 20),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
-		grpc.SharedWriteBuffer(true), grpc.ReadBufferSize(readBuffer),
+		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	if c.TLS != nil {
@@ -186,9 +189,8 @@ func New(c Config) *Server {
 	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
 	unisinkv1.RegisterPipelinesServer(s.grpc, &pipelines{s: s})
 	unisinkv1.RegisterTransactionsServer(s.grpc, &transactions{s: s})
-	told := &reports{}
-	c.Registry.MustRegister(told)
-	unisinkv1.RegisterResolutionServer(s.grpc, &resolution{s: s, reports: told})
+	c.Registry.MustRegister(&s.told)
+	unisinkv1.RegisterResolutionServer(s.grpc, &resolution{s: s, reports: &s.told})
 	unisinkv1.RegisterClusterServer(s.grpc, &cluster{s: s})
 	unisinkv1.RegisterEventsServer(s.grpc, &events{s: s})
 	unisinkv1.RegisterAuditServer(s.grpc, &audit{s: s})

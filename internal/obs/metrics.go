@@ -63,7 +63,7 @@ const (
 	// MetricPreparedAge is a gauge: age of the oldest thing that a resolver's listing shows prepared, 0 when there is
 	// none, as resolvers told the leader. Labels: adapter, resource (its identity).
 	MetricPreparedAge = "unisink_prepared_age_seconds"
-	// MetricHeuristics counts branches whose resource broke its promise. Labels: adapter.
+	// MetricHeuristics counts branches whose resource broke its promise, as this node has applied them since it started.
 	MetricHeuristics = "unisink_heuristics_total"
 	// MetricFinishes counts tries to finish a branch. Labels: adapter, by (participant, resolver), result.
 	MetricFinishes = "unisink_finishes_total"
@@ -109,7 +109,7 @@ func Metrics() []string {
 		MetricProposeLatency, MetricSyncs,
 		MetricCalls, MetricCallLatency, MetricPipelines,
 		MetricScopes, MetricMembers, MetricGenerations, MetricRoundLatency, MetricEpochsPending,
-		MetricUnresolved, MetricDebts, MetricHeuristics, MetricFinishes,
+		MetricUnresolved, MetricDebts, MetricPreparedAge, MetricHeuristics, MetricFinishes,
 		MetricRecordsIn, MetricRecordsOut, MetricRecordsLate, MetricSourceLag, MetricWatermarkLag,
 	}
 }
