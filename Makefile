@@ -14,6 +14,8 @@ ARGS      ?=
 KAFKA     ?=
 MINUTES   ?= 10
 SEED      ?=
+SINKS     ?=
+MODE      ?=
 BIG       ?=
 JSON      ?=
 KEEP      ?=
@@ -42,8 +44,8 @@ demo: build ## build, then run a coordinator group and a pipeline, and break the
 	@bin/unisink demo $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
 
 .PHONY: torture
-torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS=)
-	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SEED),-seed $(SEED)) $(ARGS)
+torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS=; SINKS=all [MODE=staged]: into PostgreSQL as well)
+	go run ./tests/jepsen-style/torture -minutes $(MINUTES) $(if $(SINKS),-sinks $(SINKS)) $(if $(MODE),-mode $(MODE)) $(if $(SEED),-seed $(SEED)) $(ARGS)
 
 .PHONY: jepsen
 jepsen: ## break networks, disks and processes for three minutes, and judge every call (MINUTES=, SEED=, ARGS=; needs root for networks and disks)

@@ -20,6 +20,9 @@ const (
 	leaderStill = 5 * time.Second // a stopped leader's
 	decisionIn  = 90 * time.Second
 	calmAfter   = 2200 * time.Millisecond
+	// In form "all" many are killed sooner, and one in so many lives on.
+	calmBetween = 300 * time.Millisecond
+	calmEvery   = 5
 	reachIn     = 8 * time.Second // longest wait for a fault point to be reached
 	pointTries  = 6
 	standbyFor  = 3 * time.Second // how long a woken zombie is watched
@@ -41,11 +44,17 @@ func (a act) String() string {
 // do does one act. It returns once something was decided after it.
 func (r *trial) do(ctx context.Context, a act) error {
 	var err error
+	if r.resolver != nil {
+		err = r.resolver.revive()
+	}
+	if err != nil {
+		return err
+	}
 	switch a.what {
 	case killAtPoint:
 		err = r.crashAt(ctx, a.point)
 	case killPipeline:
-		err = r.killPipeline(ctx, trigger(r.rng.IntN(3)))
+		err = r.strikePipeline(ctx)
 	case stopPipeline:
 		err = r.stopPipeline(ctx)
 	case killBroker:
@@ -53,6 +62,10 @@ func (r *trial) do(ctx context.Context, a act) error {
 		err = r.killBroker(ctx, []trigger{onDecision, onDecision, onDecision, onVote, anytime}[r.rng.IntN(5)])
 	case killLeader:
 		err = r.killLeader(ctx, trigger(1+r.rng.IntN(2)))
+	case killDatabase:
+		err = r.killDatabase(ctx, trigger(r.rng.IntN(3)))
+	case killResolver:
+		err = r.killResolver(ctx, trigger(r.rng.IntN(3)))
 	case stopLeader:
 		err = r.stopLeader(ctx, trigger(1+r.rng.IntN(2)))
 	}
@@ -67,6 +80,11 @@ func (r *trial) do(ctx context.Context, a act) error {
 // scope, as they should.
 func (r *trial) awaitDecision(ctx context.Context, after string) error {
 	since := time.Now()
+	r.done.acts++
+	calm := calmAfter
+	if r.c.Sinks == allSinks && r.done.acts%calmEvery != 0 {
+		calm = calmBetween
+	}
 	return rig.Await(ctx, decisionIn, "a decision after: "+after, func() error {
 		if err := r.line.update(); err != nil {
 			return err
@@ -74,8 +92,8 @@ func (r *trial) awaitDecision(ctx context.Context, after string) error {
 		if r.line.decidedIn(since, time.Now()) == 0 {
 			return errors.New("none was logged")
 		}
-		if age := r.line.age(time.Now()); age < calmAfter {
-			return fmt.Errorf("the generation is %s old, wanted %s", age, calmAfter)
+		if age := r.line.age(time.Now()); age < calm {
+			return fmt.Errorf("the generation is %s old, wanted %s", age, calm)
 		}
 		return nil
 	})
@@ -148,6 +166,22 @@ func (r *trial) killPipeline(ctx context.Context, when trigger) error {
 	return err
 }
 
+// strikePipeline kills the pipeline at a moment. In form "all" every third kill is aimed between two branches of one
+// epoch instead: the process dies by itself at a fault point.
+func (r *trial) strikePipeline(ctx context.Context) error {
+	if r.c.Sinks != allSinks || r.rng.IntN(3) > 0 {
+		return r.killPipeline(ctx, trigger(r.rng.IntN(3)))
+	}
+	deaths := append(r.c.deaths(false), "file/after-stage", "kafka/after-flush", "postgres/after-prepare")
+	death := deaths[r.rng.IntN(len(deaths))]
+	r.worker.plan(fmt.Sprintf("%s@%d=crash", death, 2+r.rng.IntN(4)))
+	l := r.worker.current()
+	if err := l.leave(ctx); err != nil {
+		return err
+	}
+	return r.awaitCrash(ctx, l, death)
+}
+
 // killRun kills the run that there is when the moment comes, and returns it.
 func (r *trial) killRun(ctx context.Context, when trigger) (l *life, err error) {
 	err = r.at(ctx, when, func(*node) error {
@@ -209,10 +243,7 @@ func (r *trial) endRun(ctx context.Context) (*life, error) {
 // prime ends a run, lets the next one die in the middle of an epoch, before its vote or after the
 // decision, and gives the one after it the plan. It returns the run that died.
 func (r *trial) prime(ctx context.Context, plan string, beforeVote bool) (*life, error) {
-	deaths := []string{"file/before-manifest", "file/before-link", "kafka/before-endtxn", "kafka/before-proof"}
-	if beforeVote {
-		deaths = []string{"file/after-fsync", "file/after-stage", "kafka/after-witness", "kafka/after-flush"}
-	}
+	deaths := r.c.deaths(beforeVote)
 	death := deaths[r.rng.IntN(len(deaths))]
 	r.worker.plan(death + "@2=crash")
 	l := r.worker.current()
@@ -274,8 +305,8 @@ func (r *trial) stopPipeline(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.zombies++
-	replaced := r.zombies%2 == 0
+	r.done.zombies++
+	replaced := r.done.zombies%2 == 0
 	if replaced {
 		l.expect()
 		l.letGo()
@@ -305,7 +336,7 @@ func (r *trial) killBroker(ctx context.Context, when trigger) error {
 	if err != nil {
 		return err
 	}
-	r.brokers++
+	r.done.brokers++
 	if err := rig.Sleep(ctx, time.Duration(r.rng.Int64N(int64(3*time.Second)))); err != nil {
 		return err
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	Pause     time.Duration // of a pipeline that is stopped after a decision; 0: 60 s, less in a short run
 	Rate      int           // orders per second
 	Epoch     time.Duration // between barriers
+	Sinks     string        // kafkaAndFiles or allSinks
+	Mode      string        // of the PostgreSQL sink: prepared or staged
 	Dir       string        // to work in and to keep; empty: a temporary one, kept if the run fails
 	Binary    string        // unisink; empty: built
 	FaultsBin string        // unisink with -tags faults; empty: built
@@ -45,6 +47,8 @@ func run() int {
 	flag.DurationVar(&c.Pause, "pause", 0, "how long a pipeline is stopped after a decision; 1m, or less in a run of under 5 minutes")
 	flag.IntVar(&c.Rate, "rate", 2000, "orders per second")
 	flag.DurationVar(&c.Epoch, "epoch", 200*time.Millisecond, "time between barriers")
+	flag.StringVar(&c.Sinks, "sinks", kafkaAndFiles, "what the pipeline writes to: "+kafkaAndFiles+", or "+allSinks+" for PostgreSQL as well, with a resolver")
+	flag.StringVar(&c.Mode, "mode", prepared, "of the PostgreSQL sink: "+prepared+" or "+staged)
 	flag.StringVar(&c.Dir, "dir", "", "directory to work in and to keep; a temporary one by default, kept if the run fails")
 	flag.StringVar(&c.Binary, "bin", "", "the unisink binary; built by default")
 	flag.StringVar(&c.FaultsBin, "faults-bin", "", "the unisink binary with -tags faults; built by default")
@@ -52,6 +56,10 @@ func run() int {
 	flag.StringVar(&c.Acts, "acts", "", "do only this, comma-separated, as the report names it: \"broker,leader stopped\"; the verdict is then incomplete at best")
 	flag.StringVar(&output, "o", "text", "format of the report: text or json")
 	flag.Parse()
+	if c.Sinks != kafkaAndFiles && c.Sinks != allSinks || c.Mode != prepared && c.Mode != staged {
+		fmt.Fprintf(os.Stderr, "torture: -sinks is %s or %s, -mode is %s or %s\n", kafkaAndFiles, allSinks, prepared, staged)
+		return exitUsage
+	}
 	if flag.NArg() > 0 || c.Minutes <= 0 || c.Rate < 1 || c.Epoch < 20*time.Millisecond || (output != "text" && output != "json") {
 		fmt.Fprintln(os.Stderr, "torture: -minutes and -rate must be above 0, -epoch at least 20ms, -o text or json, and nothing follows the flags")
 		return exitUsage

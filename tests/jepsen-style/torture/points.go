@@ -12,37 +12,71 @@ import (
 	"strings"
 )
 
-// notReached says of a corner's point why a run has not been led there.
-const notReached = "the corners were left out, as -acts and -only ask for"
+// cornersOut says of a corner's point why a run has not been led there.
+func (c Config) cornersOut() string {
+	if c.Sinks == allSinks {
+		return "the corners belong to -sinks " + kafkaAndFiles
+	}
+	return "the corners were left out, as -acts and -only ask for"
+}
 
-// knownPoints asks the binary for its fault points, and sets those aside that only the corners lead to.
-func knownPoints(ctx context.Context, bin, only string) (reachable, cornered []string, err error) {
-	out, err := exec.CommandContext(ctx, bin, "dev", "faults", "-o", "json").Output()
+// points are the fault points of the binary, by what a run does about them.
+type points struct {
+	led      []string          // each run is led there, with every means
+	cornered []string          // only the corners lead there
+	others   map[string]string // this form of a run does not come by, and why
+}
+
+// knownPoints asks the binary for its fault points, and sorts them.
+func knownPoints(ctx context.Context, c Config) (p points, err error) {
+	out, err := exec.CommandContext(ctx, c.FaultsBin, "dev", "faults", "-o", "json").Output()
 	if err != nil {
-		return nil, nil, fmt.Errorf("ask %s for its fault points: %w", bin, err)
+		return p, fmt.Errorf("ask %s for its fault points: %w", c.FaultsBin, err)
 	}
 	var names []string
 	if err := json.Unmarshal(out, &names); err != nil {
-		return nil, nil, fmt.Errorf("read the list of fault points: %w", err)
+		return p, fmt.Errorf("read the list of fault points: %w", err)
 	}
+	p = c.sort(names)
+	if len(p.led) == 0 {
+		return p, fmt.Errorf("%s names no fault point that begins with %q and that this run comes by", c.FaultsBin, c.Only)
+	}
+	return p, nil
+}
+
+// sort sorts the names of fault points.
+func (c Config) sort(names []string) points {
+	p := points{others: map[string]string{}}
 	for _, name := range names {
+		comesBy, why := c.reaches(name)
 		switch {
+		case !comesBy:
+			p.others[name] = why
 		case slices.Contains(cornerPoints(), name):
-			cornered = append(cornered, name)
-		case strings.HasPrefix(name, only):
-			reachable = append(reachable, name)
+			p.cornered = append(p.cornered, name)
+		case strings.HasPrefix(name, c.Only):
+			p.led = append(p.led, name)
 		}
 	}
-	if len(reachable) == 0 {
-		return nil, nil, fmt.Errorf("%s names no fault point that begins with %q", bin, only)
-	}
-	return reachable, cornered, nil
+	return p
 }
 
 var crashLine = regexp.MustCompile(`(?m)^fault: crash at (\S+), hit \d+$`)
 
 // tornLine is what the adapter logs when it writes the markers that a torn commit lacks.
 const tornLine = `"msg":"a transaction is torn; its missing markers are being written"`
+
+// finishedLine is what a resolver logs when it has ended a branch.
+const finishedLine = `"msg":"finished what its process did not"`
+
+// count counts the lines of a log that say something.
+func count(log, line string) (int, error) {
+	data, err := os.ReadFile(log)
+	if err != nil {
+		return 0, fmt.Errorf("read a log: %w", err)
+	}
+	return bytes.Count(data, []byte(line)), nil
+}
 
 // crashes counts the crashes that a pipeline's log shows, by point, and the torn commits.
 func crashes(log string) (_ map[string]int, torn int, err error) {

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/unisink/unisink/internal/services"
 )
 
 const clock = "15:04:05.000"
@@ -21,6 +23,8 @@ const (
 	killAtPoint  = "pipeline at a fault point"
 	killBroker   = "broker"
 	killLeader   = "leader"
+	killDatabase = "postgres"
+	killResolver = "resolver"
 	stopPipeline = "pipeline stopped"
 	stopLeader   = "leader stopped"
 	// intoCorners is no kill: where the corners are led to, at the end.
@@ -62,6 +66,9 @@ type Report struct {
 	Minutes float64 `json:"minutes"`
 	Seed    uint64  `json:"seed"`
 	Kafka   string  `json:"kafka"`
+	Sinks   string  `json:"sinks"`
+	// Mode of the PostgreSQL sink, where there is one.
+	Mode string `json:"mode,omitempty"`
 	// Dir is where logs and data are, if they were kept.
 	Dir string `json:"dir,omitempty"`
 	work
@@ -106,6 +113,8 @@ type found struct {
 	Sudden []string `json:"unexpected_ends"`
 	// Torn counts the torn commits that the pipeline's log shows to have been repaired.
 	Torn int `json:"torn_commits"`
+	// ByResolver counts the branches that resolvers have ended.
+	ByResolver int `json:"by_resolver"`
 	// Corners: a commit was torn and records were lost on purpose as well, and both ended as they should.
 	Corners bool `json:"corners"`
 }
@@ -130,11 +139,35 @@ func timesOf(all []time.Duration) times {
 // quotas are what a run must have done, by its length.
 type quotas struct {
 	pauses, brokers, leaders, leaderStops, strikes, kills, epochs int
+	// moments is how many kills must fall on an open round, and how many on an unfinished branch.
+	moments              int
+	databases, resolvers int
 }
 
-func quotasFor(minutes float64) quotas {
+// again is what is done in a round after the first, where so many kills of the broker are left.
+func (q quotas) again(brokers int) quotas {
+	if q.databases > 0 {
+		return quotas{brokers: min(1, brokers), leaders: 1, strikes: 5, databases: 2, resolvers: 1}
+	}
+	return quotas{brokers: min(1, brokers), leaders: 1, leaderStops: 1, strikes: 2}
+}
+
+func (c Config) quotas() quotas {
 	scaled := func(perMinute float64, least, most int) int {
-		return min(most, max(least, int(math.Round(perMinute*minutes))))
+		return min(most, max(least, int(math.Round(perMinute*c.Minutes))))
+	}
+	if c.Sinks == allSinks {
+		// In a quarter of an hour: 200 kills, 20 of them with a round open and 20 with a branch unfinished.
+		return quotas{
+			brokers:   scaled(0.6, 1, maxBrokers),
+			leaders:   scaled(1.2, 1, math.MaxInt),
+			strikes:   scaled(4, 4, math.MaxInt),
+			databases: scaled(2.4, 2, math.MaxInt),
+			resolvers: scaled(1.2, 3, math.MaxInt),
+			kills:     scaled(200.0/15, 10, math.MaxInt),
+			moments:   scaled(20.0/15, 1, math.MaxInt),
+			epochs:    scaled(60, 60, math.MaxInt),
+		}
 	}
 	return quotas{
 		pauses:      scaled(0.2, 1, math.MaxInt),
@@ -144,6 +177,7 @@ func quotasFor(minutes float64) quotas {
 		strikes:     scaled(0.6, 2, math.MaxInt),
 		kills:       scaled(4, 4, math.MaxInt),
 		epochs:      scaled(60, 60, math.MaxInt),
+		moments:     scaled(0.3, 1, math.MaxInt),
 	}
 }
 
@@ -185,22 +219,29 @@ func (r *Report) judge(t *timeline, strikes []strike) {
 	}
 }
 
-func (r *Report) tooFew(q quotas) (short []string) {
-	total := 0
+// counted is how many kills count.
+func (r *Report) counted() (total int) {
 	for _, n := range r.Kills {
 		total += n
 	}
+	return total
+}
+
+func (r *Report) tooFew(q quotas) (short []string) {
 	for _, x := range []struct {
 		what      string
 		have, min int
 	}{
-		{"kills that count", total, q.kills},
+		{"kills that count", r.counted(), q.kills},
 		{"kills of the broker", r.All[killBroker], q.brokers},
 		{"kills of the leader", r.All[killLeader], q.leaders},
 		{"stops of the leader", r.All[stopLeader], q.leaderStops},
 		{"stops of the pipeline", r.All[stopPipeline], q.pauses},
-		{"kills with a round open", r.Moments["round open"], q.strikes / 2},
-		{"kills with a branch unfinished", r.Moments["branch unfinished"], q.strikes / 2},
+		{"kills of PostgreSQL", r.All[killDatabase], q.databases},
+		{"kills of the resolver", r.All[killResolver], q.resolvers},
+		{"branches that a resolver has ended", r.ByResolver, min(1, q.resolvers)},
+		{"kills with a round open", r.Moments["round open"], q.moments},
+		{"kills with a branch unfinished", r.Moments["branch unfinished"], q.moments},
 		{"decided epochs", r.Epochs, q.epochs},
 	} {
 		if x.have < x.min {
@@ -247,7 +288,11 @@ func (r *Report) write(w io.Writer) {
 	if r.Verdict == "" {
 		return // it did not come that far
 	}
-	fmt.Fprintf(w, "\n%.1f minutes, seed %d, Kafka %s\n", r.Minutes, r.Seed, r.Kafka)
+	fmt.Fprintf(w, "\n%.1f minutes, seed %d, Kafka %s, sinks %s", r.Minutes, r.Seed, r.Kafka, r.Sinks)
+	if r.Mode != "" {
+		fmt.Fprintf(w, ", PostgreSQL %s in mode %s, %d branches ended by a resolver", services.PostgresCurrent, r.Mode, r.ByResolver)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "  %d orders, %d epochs decided, %d generations, %d runs of the pipeline, %d transactional ids\n",
 		r.Records, r.Epochs, r.Generations, r.Runs, r.IDs)
 	fmt.Fprintf(w, "  kills that count  %s\n", counts(r.Kills))
@@ -270,8 +315,12 @@ func (r *Report) write(w io.Writer) {
 	} {
 		fmt.Fprintf(w, "  %-21s p50 %d ms, p99 %d ms, longest %d ms (%d)\n", row.name, row.t.P50, row.t.P99, row.t.Max, row.t.N)
 	}
+	byReason := map[string][]string{}
 	for _, p := range slices.Sorted(maps.Keys(r.Elsewhere)) {
-		fmt.Fprintf(w, "  left out: %s: %s\n", p, r.Elsewhere[p])
+		byReason[r.Elsewhere[p]] = append(byReason[r.Elsewhere[p]], p)
+	}
+	for _, why := range slices.Sorted(maps.Keys(byReason)) {
+		fmt.Fprintf(w, "  left out: %s: %s\n", why, strings.Join(byReason[why], ", "))
 	}
 	for _, list := range []struct {
 		name string

@@ -36,16 +36,22 @@ type trial struct {
 	dir string
 	rng *rand.Rand // of the nemesis alone
 
-	points   []string
-	cornered []string // points that the corners lead to
-	quota    quotas
-	brokers  int // kills so far
-	zombies  int // stops so far
-	records  atomic.Int64
+	points
+	quota   quotas
+	done    tally
+	records atomic.Int64
 
 	mu      sync.Mutex // guards the two below; held for memory only
 	strikes []strike
 	doing   string
+}
+
+// tally is what the nemesis has done so far.
+type tally struct {
+	brokers       int // kills
+	resolverKills int
+	zombies       int // stops
+	acts          int
 }
 
 // cast is who takes part, and who looks on.
@@ -56,6 +62,10 @@ type cast struct {
 	client *kgo.Client
 	line   *timeline
 	watch  *watcher
+
+	// nil where only Kafka and files are written
+	database *database
+	resolver *resolverIs
 }
 
 // Run runs torture to its verdict. Whatever happens, no process outlives it.
@@ -66,8 +76,11 @@ func Run(ctx context.Context, c Config) (report *Report, err error) {
 	if c.Pause == 0 {
 		c.Pause = min(longPause, time.Duration(c.Minutes*12*float64(time.Second)))
 	}
-	r := &trial{c: c, dir: c.Dir, rng: rand.New(rand.NewPCG(c.Seed, 0)), quota: quotasFor(c.Minutes)}
-	report = &Report{Minutes: c.Minutes, Seed: c.Seed, Kafka: services.KafkaCurrent}
+	r := &trial{c: c, dir: c.Dir, rng: rand.New(rand.NewPCG(c.Seed, 0)), quota: c.quotas()}
+	report = &Report{Minutes: c.Minutes, Seed: c.Seed, Kafka: services.KafkaCurrent, Sinks: c.Sinks}
+	if c.Sinks == allSinks {
+		report.Mode = c.Mode
+	}
 	temporary := r.dir == ""
 	if temporary {
 		r.dir, err = os.MkdirTemp("", "unisink-torture-")
@@ -95,6 +108,9 @@ func Run(ctx context.Context, c Config) (report *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, r.group.ask.Close(), r.kafka.Close()) }()
 	defer r.client.Close()
+	if r.database != nil {
+		defer func() { err = errors.Join(err, r.database.Close()) }()
+	}
 	if err := r.perform(ctx, report); err != nil {
 		return report, err
 	}
@@ -113,7 +129,7 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 	if r.c.FaultsBin, err = rig.Build(ctx, r.c.FaultsBin, r.dir, "unisink-faults", "-tags", "faults"); err != nil {
 		return err
 	}
-	if r.points, r.cornered, err = knownPoints(ctx, r.c.FaultsBin, r.c.Only); err != nil {
+	if r.points, err = knownPoints(ctx, r.c); err != nil {
 		return err
 	}
 	r.say("starting Apache Kafka %s (fetched first where it never was) and %d nodes", services.KafkaCurrent, nodeCount)
@@ -130,7 +146,13 @@ func (r *trial) setUp(ctx context.Context, crew *child.Crew) (err error) {
 		r.client.Close()
 		return errors.Join(err, r.kafka.Close())
 	}
-	r.worker = newWorker(crew, r.c.FaultsBin, r.dir, r.kafka.Addrs()[0], r.c.Epoch, r.group.addresses())
+	if r.c.Sinks == allSinks {
+		if err := r.setUpAll(ctx, crew); err != nil {
+			r.client.Close()
+			return errors.Join(err, r.group.ask.Close(), r.kafka.Close())
+		}
+	}
+	r.worker = newWorker(crew, r.c.FaultsBin, filepath.Join(r.dir, "pipeline.log"), r.pipelineArgs(), r.group.addresses())
 	r.worker.chance = r.cornered
 	var logs []string
 	for _, n := range r.group.nodes {
@@ -196,7 +218,7 @@ func (r *trial) nemesis(ctx context.Context) error {
 		}
 		for _, a := range deck {
 			past := time.Since(began)
-			if (round > 0 && past > length) || past > 2*length+2*time.Minute {
+			if (round > 0 && past > length && r.killedEnough()) || past > 2*length+2*time.Minute {
 				return nil
 			}
 			r.mu.Lock()
@@ -209,6 +231,16 @@ func (r *trial) nemesis(ctx context.Context) error {
 	}
 }
 
+// killedEnough reports that as many kills count as the run must have.
+func (r *trial) killedEnough() bool {
+	r.mu.Lock()
+	strikes := slices.Clone(r.strikes)
+	r.mu.Unlock()
+	var so Report
+	so.judge(r.line, strikes)
+	return so.counted() >= r.quota.kills
+}
+
 // deck is what is done in one round: in the first everything that is wanted, in later ones
 // everything again but the long stops.
 func (r *trial) deck(round int) []act {
@@ -218,18 +250,23 @@ func (r *trial) deck(round int) []act {
 			deck = append(deck, act{what: what})
 		}
 	}
-	for _, p := range r.points {
+	for _, p := range r.led {
+		if round > 0 && r.c.Sinks == allSinks {
+			break // once each; its kills are wanted at all moments
+		}
 		deck = append(deck, act{what: killAtPoint, point: p})
 	}
 	q := r.quota
 	if round > 0 {
-		q = quotas{brokers: min(1, maxBrokers-r.brokers), leaders: 1, leaderStops: 1, strikes: 2}
+		q = q.again(maxBrokers - r.done.brokers)
 	}
 	add(q.pauses, stopPipeline)
 	add(q.brokers, killBroker)
 	add(q.leaders, killLeader)
 	add(q.leaderStops, stopLeader)
 	add(q.strikes, killPipeline)
+	add(q.databases, killDatabase)
+	add(q.resolvers, killResolver)
 	if r.c.Acts != "" {
 		wanted := strings.Split(r.c.Acts, ",")
 		deck = slices.DeleteFunc(deck, func(a act) bool { return !slices.Contains(wanted, a.what) })
@@ -298,6 +335,11 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 		return err
 	}
 	report.Left = append(open, files...)
+	if r.c.Sinks == allSinks {
+		if err := r.checkAll(ctx, report); err != nil {
+			return err
+		}
+	}
 	if report.Points, report.Torn, err = crashes(r.worker.log); err != nil {
 		return err
 	}
@@ -318,16 +360,31 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 // outputs are where verify looks.
 func (r *trial) outputs() []string {
 	args := []string{pipelineName, "--brokers", r.kafka.Addrs()[0], "--from", topicIn, "--to", topicOut, "--dir", filepath.Join(r.dir, outputDir)}
+	if r.c.Sinks == allSinks {
+		args = []string{filepath.Join(r.dir, specFile)}
+	}
 	for _, c := range r.group.addresses() {
 		args = append(args, "--coordinator", c)
 	}
 	return args
 }
 
+// pipelineArgs run the pipeline.
+func (r *trial) pipelineArgs() []string {
+	if r.c.Sinks == allSinks {
+		return []string{"run", filepath.Join(r.dir, specFile)}
+	}
+	return []string{
+		"run", pipelineName, "--brokers", r.kafka.Addrs()[0], "--from", topicIn, "--to", topicOut,
+		"--dir", filepath.Join(r.dir, outputDir), "--state", filepath.Join(r.dir, stateDir), "--epoch", r.c.Epoch.String(),
+	}
+}
+
 // finish goes into the corners, and concludes.
 func (r *trial) finish(ctx context.Context, crew *child.Crew, report *Report) error {
-	want := r.points
-	if r.c.Acts == "" && r.c.Only == "" || slices.Contains(strings.Split(r.c.Acts, ","), intoCorners) {
+	want := r.led
+	report.Elsewhere = r.others
+	if r.c.Sinks == kafkaAndFiles && r.c.Acts == "" && r.c.Only == "" || slices.Contains(strings.Split(r.c.Acts, ","), intoCorners) {
 		if err := r.kafka.Close(); err != nil {
 			return err
 		}
@@ -336,9 +393,10 @@ func (r *trial) finish(ctx context.Context, crew *child.Crew, report *Report) er
 		}
 		want = append(slices.Clone(want), r.cornered...)
 	} else {
-		report.Elsewhere = map[string]string{}
 		for _, p := range missing(r.cornered, report.Points) {
-			report.Elsewhere[p] = notReached
+			if report.Elsewhere[p] == "" {
+				report.Elsewhere[p] = r.c.cornersOut()
+			}
 		}
 	}
 	report.Missing = missing(want, report.Points)
@@ -381,7 +439,7 @@ func (r *trial) progress(ctx context.Context) {
 			continue // not there yet
 		}
 		r.say("%4.0fs  %d kills, %d stops  points %d/%d  epochs %d  generations %d  runs %d  orders %d  %s", time.Since(began).Seconds(), kills, stops,
-			len(r.points)-len(missing(r.points, hit)), len(r.points), epochs, generations, runs, r.records.Load(), doing)
+			len(r.led)-len(missing(r.led, hit)), len(r.led), epochs, generations, runs, r.records.Load(), doing)
 	}
 }
 

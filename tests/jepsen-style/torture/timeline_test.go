@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 )
@@ -105,7 +106,7 @@ func TestAKillCountsOnlyAfterADecision(t *testing.T) {
 
 func TestTheVerdictIsCleanOnlyIfEnoughWasDone(t *testing.T) {
 	r := Report{}
-	r.Short = r.tooFew(quotasFor(1))
+	r.Short = r.tooFew(Config{Minutes: 1, Sinks: kafkaAndFiles}.quotas())
 	if r.conclude(); r.Verdict != incomplete {
 		t.Errorf("the verdict of a run that did nothing is %q", r.Verdict)
 	}
@@ -138,5 +139,35 @@ func TestCrashesAreCountedAsLogged(t *testing.T) {
 	}
 	if left := missing([]string{"file/after-fsync", "kafka/after-init"}, got); len(left) != 1 || left[0] != "kafka/after-init" {
 		t.Errorf("missing %v", left)
+	}
+}
+
+// The points of rooms that a form of a run does not come by must not make it incomplete, and a room that is new must.
+func TestEveryFormIsLedToThePointsOfItsSinks(t *testing.T) {
+	names := []string{"checkpoint/x", "file/x", "kafka/before-repair", "kafka/x", "new/x", "postgres/before-finish", "postgres/before-move", "postgres/before-prepare", "state/x", "twophase/x"}
+	for _, c := range []struct {
+		sinks, mode string
+		led, corner []string
+		others      int
+	}{
+		{kafkaAndFiles, prepared, []string{"checkpoint/x", "file/x", "kafka/x", "new/x", "state/x"}, []string{"kafka/before-repair"}, 4},
+		{allSinks, prepared, []string{"new/x", "postgres/before-finish", "postgres/before-prepare"}, nil, 7},
+		{allSinks, staged, []string{"new/x", "postgres/before-move", "postgres/before-prepare"}, nil, 7},
+	} {
+		p := Config{Sinks: c.sinks, Mode: c.mode}.sort(names)
+		if !slices.Equal(p.led, c.led) || !slices.Equal(p.cornered, c.corner) || len(p.others) != c.others {
+			t.Errorf("%s, %s: led %v, cornered %v, others %v", c.sinks, c.mode, p.led, p.cornered, p.others)
+		}
+	}
+}
+
+// A quarter of an hour is 200 kills, at most ten of the broker, and 20 at each of the two moments that matter most.
+func TestAQuarterOfAnHourOfAllSinksIsTwoHundredKills(t *testing.T) {
+	q := Config{Minutes: 15, Sinks: allSinks}.quotas()
+	if q.kills != 200 || q.moments != 20 || q.brokers > maxBrokers || q.pauses+q.leaderStops != 0 {
+		t.Errorf("%+v", q)
+	}
+	if again := q.again(0); again.brokers != 0 || again.databases == 0 {
+		t.Errorf("the next round: %+v", again)
 	}
 }

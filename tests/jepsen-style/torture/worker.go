@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -74,20 +73,47 @@ type worker struct {
 	now     *life
 	next    string // plan of the next run
 	changed chan struct{}
-	began   []time.Time // of each run
-	sudden  []string    // ends that nobody had asked for
+	began   []time.Time   // of each run
+	sudden  []string      // ends that nobody had asked for
+	held    chan struct{} // closed when the next run may start; nil: at once
 }
 
-func newWorker(crew *child.Crew, bin, dir, broker string, epoch time.Duration, coordinators []string) *worker {
-	args := []string{
-		"run", pipelineName, "--brokers", broker, "--from", topicIn, "--to", topicOut,
-		"--dir", filepath.Join(dir, outputDir), "--state", filepath.Join(dir, stateDir),
-		"--epoch", epoch.String(), "--log-level", "debug", "--log-format", "json",
-	}
+func newWorker(crew *child.Crew, bin, log string, args, coordinators []string) *worker {
+	args = append(slices.Clone(args), "--log-level", "debug", "--log-format", "json")
 	for _, c := range coordinators {
 		args = append(args, "--coordinator", c)
 	}
-	return &worker{crew: crew, bin: bin, args: args, log: filepath.Join(dir, "pipeline.log"), changed: make(chan struct{})}
+	return &worker{crew: crew, bin: bin, args: args, log: log, changed: make(chan struct{})}
+}
+
+// hold keeps further runs from starting until release is called.
+func (w *worker) hold() (release func()) {
+	held := make(chan struct{})
+	w.mu.Lock()
+	w.held = held
+	w.mu.Unlock()
+	return func() {
+		w.mu.Lock()
+		w.held = nil
+		w.mu.Unlock()
+		close(held)
+	}
+}
+
+// free waits until a run may start.
+func (w *worker) free(ctx context.Context) error {
+	w.mu.Lock()
+	held := w.held
+	w.mu.Unlock()
+	if held == nil {
+		return nil
+	}
+	select {
+	case <-held:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // start starts one run with a plan of faults.
@@ -103,6 +129,9 @@ func (w *worker) start(plan string) (*life, error) {
 func (w *worker) supervise(ctx context.Context) error {
 	const calm = 200 * time.Millisecond // between runs that end by themselves
 	for {
+		if err := w.free(ctx); err != nil {
+			return err
+		}
 		w.mu.Lock()
 		plan := w.next
 		w.next = ""
