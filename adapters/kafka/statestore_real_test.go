@@ -64,7 +64,7 @@ func TestRealBroker_CompactionTakesDeletedPartsAndNothingElse(t *testing.T) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the broker has not compacted: %d bytes of %d are left", bytesLeft(), written)
 		}
-		time.Sleep(100 * time.Millisecond)
+		time.Sleep(100 * time.Millisecond) // the broker tells nobody when it has compacted
 	}
 	for name, p := range map[string]*StateStore{"the writer": s, "the next process": openStore(t, c.Addrs(), "state")} {
 		ids, err := p.List(t.Context(), "part-")

@@ -40,7 +40,7 @@ func TestConformanceOfTheStateStore(t *testing.T) {
 
 // A process dies between the chunks of a part and its name, or in a deletion: nobody sees half a part,
 // a repeat goes through, and an hour later the next process removes what is left.
-func TestF1_AHalfWrittenPartIsNeverSeenAndIsRemovedInTime(t *testing.T) {
+func TestAHalfWrittenPartIsNeverSeenAndIsRemovedInTime(t *testing.T) {
 	b := broker(t, devkafka.Config{})
 	at := []string{b.Addr()}
 	s, other := openStore(t, at, "state"), openStore(t, at, "state")

@@ -140,7 +140,12 @@ func TestO6_ABrokenPromiseIsShownAndAPersonDecides(t *testing.T) {
 		ctx, stop := context.WithCancel(g.ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- member.Run(ctx) }()
-		t.Cleanup(func() { stop(); _ = <-ended }) // it was stopped
+		t.Cleanup(func() {
+			stop()
+			if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("member of %s: %v", name, err)
+			}
+		})
 	}
 	until := func(what string, ok func() bool) {
 		t.Helper()

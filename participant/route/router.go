@@ -147,7 +147,6 @@ func (r *Router) target(addr string) (Target, error) {
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 3 * time.Second}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithSharedWriteBuffer(true), // a process with many members has a connection for each
 	}
 	if dial := r.set.dial; dial != nil {
 		opts = append(opts, grpc.WithContextDialer(dial))

@@ -42,10 +42,11 @@ func inLab(ctx context.Context, c LabConfig, f func(g *group.Group) error) (err 
 	defer func() { err = errors.Join(err, crew.End()) }()
 	c.say("starting %d coordinator nodes", c.Nodes)
 	g, err := group.Start(ctx, group.Config{Exe: c.Exe, Nodes: c.Nodes, Dir: c.Dir, Crew: crew})
-	defer g.Close()
 	if err != nil {
+		g.Close()
 		return err
 	}
+	defer g.Close()
 	return f(g)
 }
 
