@@ -108,8 +108,8 @@ mutants: ## switch protections off one by one, each must be missed by its check 
 	go run ./tests/jepsen-style/mutants $(if $(ALL),-all) $(if $(ONLY),-only $(ONLY)) $(ARGS)
 
 .PHONY: conformance
-conformance: ## the conformance kits against every adapter, source and sink
-	@.ci/named-tests Conform -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
+conformance: &
+	@.ci/named-tests Conform $(if $(SHORT),-short) -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, each for FUZZTIME
