@@ -108,7 +108,7 @@ mutants: ## switch protections off one by one, each must be missed by its check 
 	go run ./tests/jepsen-style/mutants $(if $(ALL),-all) $(if $(ONLY),-only $(ONLY)) $(ARGS)
 
 .PHONY: conformance
-conformance: &
+conformance: ## the conformance kits against every adapter, source and sink (SHORT=1 leaves out real servers and processes)
 	@.ci/named-tests Conform $(if $(SHORT),-short) -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
