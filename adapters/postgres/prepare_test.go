@@ -198,6 +198,22 @@ func TestT5_ATableThatWasMadeAnewTakesNothing(t *testing.T) {
 	r.sees("a")
 }
 
+// Row T5.
+func TestT5_StagedRowsThatSomebodyRemovedAreMissed(t *testing.T) {
+	r := newRig(t, services.PostgresCurrent, Staged)
+	d := r.opened(1)
+	h := r.prepared(r.begin(d, 1, 1, "a", "b"))
+	r.query("CREATE TABLE kept AS SELECT * FROM unisink.staged_rows", "DELETE FROM unisink.staged_rows WHERE ord = 1", "SELECT ''")
+	if p, err := d.Commit(r.ctx, h); err == nil || !strings.Contains(err.Error(), "prepared with 2 rows and unisink.staged_rows has 1") {
+		t.Errorf("commit without one of its rows: verdict %d, error %v", p.Verdict, err)
+	}
+	r.is(d, h, participant.Undecided)
+	r.sees()
+	r.query("INSERT INTO unisink.staged_rows SELECT * FROM kept WHERE ord = 1", "SELECT ''")
+	r.commit(d, h)
+	r.sees("a", "b")
+}
+
 // Row L7.
 func TestL7_AServerThatTakesTooFewIsToldAtOpen(t *testing.T) {
 	r := newRig(t, services.PostgresCurrent, Prepared)

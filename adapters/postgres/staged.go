@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -98,14 +99,13 @@ func (b *Branch) stagedEnding() ([]step, string, error) {
 // moveStaged commits a staged branch: one transaction moves the rows, writes the marker and clears
 // the staging table. The branch's row is locked first; where it is gone somebody has ended the branch.
 func (d *Database) moveStaged(ctx context.Context, _ identity, b body) (p participant.Proof, err error) {
-	err = d.staged(ctx, b, func(c *pgx.Conn, moves []Move) error {
-		if err := d.move(ctx, c, b, moves); err != nil {
+	err = d.staged(ctx, b, func(c *pgx.Conn, moves []Move, rows string) error {
+		if err := d.move(ctx, c, b, moves, rows); err != nil {
 			return err
 		}
 		fault.Point("postgres/before-move")
 		got, err := d.pipeline(ctx, c, []step{
 			{sql: "INSERT INTO unisink.commits (gid) VALUES ($1)", args: []string{b.GID}},
-			{sql: "DELETE FROM unisink.staged_rows WHERE gid = $1", args: []string{b.GID}},
 			{sql: "DELETE FROM unisink.staged WHERE gid = $1", args: []string{b.GID}},
 			{sql: "COMMIT"},
 		})
@@ -118,13 +118,15 @@ func (d *Database) moveStaged(ctx context.Context, _ identity, b body) (p partic
 	return p, err
 }
 
-// move moves the rows in the transaction that is open, and looks then whether the tables, which are
-// locked by that, are the ones that were meant.
-func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move) error {
+// move moves the rows out of the staging table in the transaction that is open, and looks then whether
+// they were as many as were voted for, since whoever can write there can remove some (T5), and whether
+// the tables, which are locked by that, are the ones that were meant.
+func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move, rows string) error {
 	var steps []step
 	for i, m := range moves {
 		steps = append(steps, m.statements(b.GID, i)...)
 	}
+	steps = append(steps, step{sql: "DELETE FROM unisink.staged_rows WHERE gid = $1", args: []string{b.GID}})
 	for _, m := range moves {
 		steps = append(steps, m.which())
 	}
@@ -135,7 +137,12 @@ func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move) 
 	if err != nil {
 		return err
 	}
-	for i, a := range got[len(got)-len(moves):] {
+	tables := len(got) - len(moves)
+	if was := strings.TrimPrefix(got[tables-1].tag, "DELETE "); was != rows && !mutant.On("postgres/all-staged-rows") {
+		return fmt.Errorf("%s was prepared with %s rows and unisink.staged_rows has %s of them now: somebody changed it; settle it by hand: %w",
+			b.GID, rows, was, participant.ErrRetry)
+	}
+	for i, a := range got[tables:] {
 		if m := moves[i]; a.one() != m.OID && !mutant.On("postgres/same-table") {
 			return fmt.Errorf("the rows of %s were prepared for table %s, which was dropped and made anew since (oid %s, now %s): settle it by hand: %w",
 				b.GID, m.name(), m.OID, a.one(), participant.ErrRetry)
@@ -146,7 +153,7 @@ func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move) 
 
 // dropStaged rolls a staged branch back and leaves a note, which proves that.
 func (d *Database) dropStaged(ctx context.Context, _ identity, b body) (p participant.Proof, err error) {
-	err = d.staged(ctx, b, func(c *pgx.Conn, _ []Move) error {
+	err = d.staged(ctx, b, func(c *pgx.Conn, _ []Move, _ string) error {
 		fault.Point("postgres/before-drop")
 		got, err := d.pipeline(ctx, c, []step{
 			{sql: "INSERT INTO unisink.dropped (gid) VALUES ($1) ON CONFLICT DO NOTHING", args: []string{b.GID}},
@@ -164,14 +171,14 @@ func (d *Database) dropStaged(ctx context.Context, _ identity, b body) (p partic
 }
 
 // staged locks a branch's row and has f end the transaction; without a row f is not called.
-func (d *Database) staged(ctx context.Context, b body, f func(c *pgx.Conn, moves []Move) error) error {
+func (d *Database) staged(ctx context.Context, b body, f func(c *pgx.Conn, moves []Move, rows string) error) error {
 	return d.with(ctx, func(c *pgx.Conn) error {
-		got, err := d.pipeline(ctx, c, append(d.begin(), step{sql: "SELECT moves FROM unisink.staged WHERE gid = $1 FOR UPDATE", args: []string{b.GID}}))
+		got, err := d.pipeline(ctx, c, append(d.begin(), step{sql: "SELECT moves, rows FROM unisink.staged WHERE gid = $1 FOR UPDATE", args: []string{b.GID}}))
 		if err == nil {
-			if text := got[len(got)-1].one(); text != "" {
+			if row := got[len(got)-1]; row.one() != "" {
 				var moves []Move
-				if err = json.Unmarshal([]byte(text), &moves); err == nil {
-					err = f(c, moves)
+				if err = json.Unmarshal([]byte(row.one()), &moves); err == nil {
+					err = f(c, moves, row.rows[0][1])
 				}
 			}
 		}
