@@ -24,7 +24,7 @@ func (a *app) bench() *cli.Command {
 			},
 			Action: a.benchDecide,
 		},
-		a.benchFailover(), a.benchPipeline(), a.benchRecover(), a.benchScopes(), a.benchState(), a.benchWorker(), a.benchHeld(),
+		a.benchFailover(), a.benchPipeline(), a.benchPostgres(), a.benchRecover(), a.benchScopes(), a.benchState(), a.benchWorker(), a.benchHeld(),
 	)
 }
 

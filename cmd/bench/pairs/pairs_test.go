@@ -1,0 +1,75 @@
+package pairs
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+const saidByPgbench = `pgbench (15.19 (Debian 15.19-0+deb12u1), server 18.1)
+transaction type: pairs.sql
+scaling factor: 1
+query mode: simple
+number of clients: 16
+number of threads: 2
+maximum number of tries: 1
+duration: 5 s
+number of transactions actually processed: 2044
+number of failed transactions: 0 (0.000%)
+latency average = 39.150 ms
+initial connection time = 31.207 ms
+tps = 408.683510 (without initial connection time)
+`
+
+func TestWhatPgbenchSaysIsRead(t *testing.T) {
+	got, err := readPgbench(saidByPgbench)
+	if err != nil || got.done != 2044 || got.perS != 408.683510 || got.mean != 39.150 {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+func TestPgbenchThatMadeNothingOrFailedIsAnError(t *testing.T) {
+	for name, said := range map[string]string{
+		"silent":  "",
+		"older":   strings.Replace(saidByPgbench, "without initial connection time", "excluding connections establishing", 1),
+		"failed":  strings.Replace(saidByPgbench, "failed transactions: 0", "failed transactions: 3", 1),
+		"nothing": strings.Replace(saidByPgbench, "processed: 2044", "processed: 0", 1),
+	} {
+		if got, err := readPgbench(said); err == nil {
+			t.Errorf("%s: read %+v", name, got)
+		}
+	}
+}
+
+func TestWithoutPgbenchOneSentenceSaysWhatToInstall(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := findIn("pgbench", filepath.Join(t.TempDir(), "*", "pgbench"))
+	if err == nil || !strings.Contains(err.Error(), "install it") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
+	err := Config{Nodes: 2, Clients: []int{0}, Duration: 1500 * time.Millisecond}.Validate()
+	for _, part := range []string{"2 nodes", "clients [0]", "1.5s", "0 passes"} {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v does not say %q", err, part)
+		}
+	}
+	if err := (Config{Nodes: 1, Clients: []int{1, 16}, Duration: time.Second, Passes: 1}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestARowHoldsMediansAndIsHeldAgainstItsBudget(t *testing.T) {
+	l := &lab{c: Config{Limit: 0.7}}
+	bare := []pass{{perS: 100}, {perS: 300}, {perS: 200}}
+	r := l.row(4, []pass{{perS: 90}, {perS: 110}, {perS: 140}}, bare)
+	if r.PerS != 110 || r.BarePerS != 200 || r.Ratio != 0.55 || len(r.Ratios) != 3 || r.Ratios[0] != 0.9 || r.Budgets[0].OK {
+		t.Errorf("got %+v", r)
+	}
+	if r := l.row(4, []pass{{perS: 150}, {perS: 150}, {perS: 150}}, bare); !r.Budgets[0].OK {
+		t.Errorf("got %+v", r)
+	}
+}
