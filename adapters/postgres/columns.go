@@ -178,7 +178,30 @@ func checkDSN(dsn string) error {
 	if _, err := pgxpool.ParseConfig(dsn); err != nil { // whose text may show a password that stands in the wrong place
 		return errors.New("the connection string can't be read; write postgres://user@host:5432/database, or host=… user=… dbname=…")
 	}
+	if endsEarly(dsn) {
+		return errors.New("the connection string can't be read: in an address a password's / ? # and @ are written %2F %3F %23 and %40")
+	}
 	return nil
+}
+
+// endsEarly reports whether a character of the password has ended the part of an address where a password may stand. The driver would
+// take the rest for the database's name, say, which errors show.
+func endsEarly(dsn string) bool {
+	_, rest, ok := strings.Cut(dsn, "://")
+	if !ok || !strings.HasPrefix(dsn, "postgres") {
+		return false
+	}
+	rest, params, _ := strings.Cut(rest, "?")
+	_, path, _ := strings.Cut(rest, "/")
+	if strings.Contains(path, "@") || strings.Contains(dsn, "#") {
+		return true
+	}
+	for param := range strings.SplitSeq(params, "&") {
+		if name, _, _ := strings.Cut(param, "="); strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return false
 }
 
 // whereOf is the server and the database, for people.

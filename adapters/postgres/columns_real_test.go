@@ -1,17 +1,21 @@
 package postgres_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/unisink/unisink/adapters/postgres"
 	"github.com/unisink/unisink/internal/freeport"
+	"github.com/unisink/unisink/internal/secrets"
 	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/processor/stream"
 )
 
 // as is a connection string for another role.
@@ -104,14 +108,25 @@ func TestNoErrorShowsThePassword(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const secret = "hunter2-xyzzy"
-	for _, dsn := range []string{
+	secret := secrets.Plant(t, "postgres-dsn")
+	for i, dsn := range []string{
 		"postgres://u:" + secret + "@" + nobody + "/d?connect_timeout=1",
 		"postgres://u:" + secret + "@h:notaport/d",
 		"postgres://u:" + secret + "@h/d?sslmode=sideways",
 		"host=h password=" + secret + " port=x",
 		"host=h password='" + secret,
 		"postgres://u:" + secret + "%zz@h/d",
+		"postgres://127.0.0.1:/" + secret + "@h/d", // the user was to be 127.0.0.1, and becomes the host
+		"postgres://127.0.0.1:1/" + secret + "@h/d",
+		"postgres://127.0.0.1:1#" + secret + "@h/d",
+		"postgresql://127.0.0.1:1?" + secret + "@h/d",
+		"postgres://u:x@127.0.0.1:1/" + secret + "@h/d",
+		"postgres://u:x@" + secret + "@h/d?sslmode=sideways",
+		"postgres://u@h/d?sslmode=sideways&password=" + secret,
+		"postgres:/u:" + secret + "@h/d",
+		"host=h password=my " + secret,
+		"host=127.0.0.1 port=1 user=u password= " + secret + " dbname=d",
+		"host=127.0.0.1 port=1 password=x" + `\' ` + secret + " dbname=d",
 		secret,
 	} {
 		table := []postgres.Table{{Name: "t"}}
@@ -130,12 +145,69 @@ func TestNoErrorShowsThePassword(t *testing.T) {
 		errs = append(errs, err)
 		_, err = postgres.Place(dsn, "t")
 		if errs = append(errs, err); errors.Join(errs...) == nil {
-			t.Errorf("nothing is wrong with %s", dsn)
+			t.Errorf("nothing is wrong with connection string %d", i)
 		}
-		if text := fmt.Sprintf("%v %+v", errors.Join(errs...), errs); strings.Contains(text, secret) {
-			t.Errorf("%s: it shows the password: %s", dsn, text)
+		text := fmt.Sprintf("%v %+v", errors.Join(errs...), errs)
+		t.Log(text)
+		secrets.Absent(t, "an error", text)
+	}
+}
+
+func TestAddressesWithSignsInTheirParametersAreRead(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://u:a%2Fb%40c@h/d", "postgres://h/d?user=etl@shop&password=x@y/z", "postgresql://u@[::1]:5432,h:1/d%40e?application_name=a", "host=h user=u password=a/b@c#d dbname=d",
+	} {
+		if _, err := postgres.Place(dsn, "t"); err != nil {
+			t.Errorf("%s: %v", dsn, err)
 		}
 	}
+}
+
+// A server that asks for passwords says which user was refused; nobody says with what. Nor does a handle say how its database is reached.
+func TestNeitherARefusalNorAHandleShowsThePassword(t *testing.T) {
+	s := servicestest.OwnPostgres(t, services.PostgresConfig{})
+	secret := secrets.Plant(t, "postgres-role")
+	sql(t, s.DSN(), "CREATE ROLE etl LOGIN SUPERUSER PASSWORD '"+secret+"'")
+	sql(t, s.DSN(), "CREATE TABLE t (a text)")
+	sql(t, s.DSN(), `DO $$ BEGIN EXECUTE format('COPY (SELECT ''host all etl 127.0.0.1/32 scram-sha-256'' UNION ALL SELECT ''host all postgres 127.0.0.1/32 trust'') TO %L', current_setting('hba_file')); PERFORM pg_reload_conf(); END $$`)
+	var log bytes.Buffer
+	by := func(password string) postgres.Options {
+		return postgres.Options{
+			DSN: as(t, s.DSN(), "etl", password), Tables: []postgres.Table{{Name: "t", Columns: cols(t, "a")}},
+			Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}
+	}
+	d, err := postgres.New(by(secret + "-wrong"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, examined := postgres.Examine(t.Context(), postgres.DoctorConfig{Options: by(secret + "-wrong")})
+	for _, err := range []error{d.CheckTables(t.Context()), examined} {
+		if !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), "password authentication failed") {
+			t.Errorf("a wrong password: %v; want it refused", err)
+		}
+		t.Log(err)
+		secrets.Absent(t, "the error", fmt.Sprintf("%v %+v", err, err))
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, mode := range []postgres.Mode{postgres.Prepared, postgres.Staged} {
+		o := by(secret)
+		o.Mode = mode
+		b := open(t, o).begin()
+		if err := b.Write(t.Context(), []stream.Record{value(1, `{"a": "x"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		v, err := b.Prepare(t.Context())
+		if err != nil || v.Kind != participant.Yes {
+			t.Fatalf("vote %d, %v, %v; want yes", v.Kind, v.Reason, err)
+		}
+		t.Logf("%s %+v", v.Handle.Body, v)
+		secrets.Absent(t, "the handle", fmt.Sprintf("%s %+v", v.Handle.Body, v))
+	}
+	t.Log(log.String())
+	secrets.Absent(t, "the log", log.String())
 }
 
 func TestWhatWasWrittenIsReadAgain(t *testing.T) {
