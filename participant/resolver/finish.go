@@ -143,6 +143,9 @@ func (l *lane) finish(ctx context.Context, o *orders, list []*unisinkv1.Duty) (d
 		if d.GetHeld() && o.age(d.GetDecidedAtMs()) < l.r.c.HeldFor {
 			return done, nil, nil
 		}
+		if err := owned(d.GetHandle(), d.GetBranch(), o.ns.Name); err != nil {
+			return done, d.GetBranch(), err
+		}
 		proof, err := l.bring(ctx, handleFromWire(d.GetHandle()), d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED)
 		if err != nil {
 			return done, d.GetBranch(), err

@@ -2,6 +2,7 @@ package resolver_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -198,6 +199,33 @@ func TestAHandleOfANewerVersionWaitsForANewerResolver(t *testing.T) {
 		r.until(20*time.Second, "it is told", func() bool { return len(r.told().GetTroubles()) == 1 })
 		if x := r.told().GetTroubles()[0]; !strings.HasPrefix(x.GetTrouble(), "waiting for a newer resolver: ") || x.GetBranch().GetTxn() != txn {
 			t.Errorf("told is %v", x)
+		}
+	})
+}
+
+// Row L9. A client hands in the handle of a branch that a pipeline has prepared, and that nobody has decided.
+func TestL9_AHandleOfSomebodyElseIsNotFinished(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.resolve(nil)
+		theirs := r.stores["out"].Plant(r.branch(1, 900, "out"), "undecided")
+		txn := hands(t)
+		if _, err := r.cl.Commit(t.Context(), txn, []participant.HandBranch{{Resource: "out", Handle: theirs}}); err != nil {
+			t.Fatal(err)
+		}
+		r.until(20*time.Second, "it is told", func() bool { return len(r.told().GetTroubles()) == 1 })
+		if x := r.told().GetTroubles()[0]; !strings.Contains(x.GetTrouble(), "which is not its own") || x.GetBranch().GetTxn() != txn {
+			t.Errorf("told is %v", x)
+		}
+		if got := r.stores["out"].Records(); len(got) != 0 {
+			t.Errorf("committed: %v", got)
+		}
+		once, err := resolver.New(resolver.Config{Client: r.cl, Resources: []resolver.Resource{{Name: "out", Finisher: r.stores["out"].Process()}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done, err := once.Finish(t.Context(), txn)
+		if err != nil || len(done) != 1 || !errors.Is(done[0].Err, participant.ErrBug) || len(r.stores["out"].Records()) != 0 {
+			t.Errorf("finished by hand: %v, %v", done, err)
 		}
 	})
 }

@@ -104,6 +104,9 @@ func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err 
 		case d.GetWaits() && !proven[chainOf(d.GetBranch())]:
 			f.Err = errors.New("an earlier branch of the same participant and resource comes first")
 		default:
+			if f.Err = owned(h, d.GetBranch(), o.GetNamespace()); f.Err != nil {
+				break
+			}
 			f.Proof, f.Err = l.bring(ctx, handleFromWire(h), d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED)
 			if f.Err == nil {
 				f.Err = l.prove(ctx, d, f.Proof, 0)
