@@ -28,7 +28,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures race conformance explore spec mutants fuzz sim build-all torture jepsen
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race conformance explore spec mutants fuzz sim build-all torture jepsen
 
 ##@ For everyone
 
@@ -42,6 +42,10 @@ help: ## print the targets
 .PHONY: demo
 demo: build ## build, then run a coordinator group and a pipeline, and break them (KAFKA=real: on Apache Kafka)
 	@bin/unisink demo $(if $(KAFKA),--kafka $(KAFKA)) $(ARGS)
+
+.PHONY: demo-full
+demo-full: build ## the same into Kafka, PostgreSQL and files, on both real servers, which are fetched once; they are killed too
+	@bin/unisink demo --sinks all --kafka real $(ARGS)
 
 .PHONY: torture
 torture: ## kill everything for MINUTES on Apache Kafka, and verify (SEED=, ARGS=; SINKS=all [MODE=staged]: into PostgreSQL as well)
@@ -89,6 +93,11 @@ race: ## all tests with the race detector, costly invariants and fault points (C
 failures: $(TOOLS)/.built ## each row of docs/failures.md with the tests that passed for it (KEEP=1: in the last run with JSON=)
 	@[[ -n '$(KEEP)' ]] || $(MAKE) test JSON=dist/tests.jsonl
 	go run ./internal/failures docs/failures.md dist/tests.jsonl
+
+.PHONY: secrets
+secrets: $(TOOLS)/.built ## fail if what the tests print shows a secret that one of them planted (KEEP=1: in the last run with JSON=)
+	@[[ -n '$(KEEP)' ]] || $(MAKE) test JSON=dist/tests.jsonl
+	go run ./internal/secrets/scan -all dist/tests.jsonl
 
 .PHONY: explore
 explore: ## walk the protocol's small cases exhaustively and print what was reached

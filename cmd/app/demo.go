@@ -23,11 +23,12 @@ func (a *app) demo() *cli.Command {
 		Name: "demo", Usage: "watch a group and a pipeline survive kill -9, in under a minute",
 		Description: "Starts three coordinator nodes, a Kafka broker (embedded by default) and the orders pipeline as processes,\n" +
 			"kills the pipeline twice and the leader once between a vote and its decision, and ends with the\n" +
-			"verdict of verify. Ctrl-C ends everything and removes what was made.",
+			"verdict of verify. With --sinks all it writes to PostgreSQL as well, and kills that and a resolver too. Ctrl-C ends everything and removes what was made.",
 		Flags: []cli.Flag{
 			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "orders per second"},
 			&cli.DurationFlag{Name: "epoch", Value: 200 * time.Millisecond, Usage: "`TIME` between barriers"},
 			&cli.StringFlag{Name: "kafka", Value: demo.EmbeddedKafka, Usage: "`BROKER` to run: embedded, or real for Apache Kafka, which needs Java and Maven"},
+			&cli.StringFlag{Name: "sinks", Value: sinksTwo, Usage: "`SINKS`: " + sinksTwo + ", or " + sinksAll + " for PostgreSQL as well, which is fetched once, with a resolver; both are killed too"},
 			&cli.StringFlag{Name: "dir", Usage: "`DIR` to work in and to keep; a temporary one by default"},
 		},
 		Action: a.runDemo,
@@ -48,6 +49,10 @@ func (a *app) runDemo(c *cli.Context) error {
 	if k := c.String("kafka"); k != demo.EmbeddedKafka && k != demo.RealKafka {
 		return usagef("--kafka %q is not embedded or real", k)
 	}
+	carries, err := a.demoWorkload(c.String("sinks"))
+	if err != nil {
+		return err
+	}
 	f, isFile := a.out.(*os.File)
 	jsonWanted := c.String("output") == outputJSON
 	out := a.out
@@ -64,7 +69,7 @@ func (a *app) runDemo(c *cli.Context) error {
 	report, err := demo.Run(c.Context, demo.Config{
 		Exe: exe, Dir: c.String("dir"), Rate: c.Int("rate"), Epoch: c.Duration("epoch"),
 		Kafka: c.String("kafka"), Out: out,
-		Screen: isFile && !jsonWanted && term.IsTerminal(int(f.Fd())), Width: width, Workload: ordersWorkload{},
+		Screen: isFile && !jsonWanted && term.IsTerminal(int(f.Fd())), Width: width, Workload: carries.workload,
 	})
 	if err != nil && !errors.Is(err, demo.ErrBroken) {
 		if c.Context.Err() != nil {
@@ -82,8 +87,8 @@ func (a *app) runDemo(c *cli.Context) error {
 		return withCode(CodeUnhealthy, err)
 	}
 	if !jsonWanted {
-		fmt.Fprintf(a.out, "\n%d orders, %d kills between a vote and its decision;\nevery window is once in the topic and once in the directory.\n",
-			report.Orders, len(report.Strikes))
+		fmt.Fprintf(a.out, "\n%d orders, %d kills between a vote and its decision;\n%s.\n",
+			report.Orders, len(report.Strikes), carries.happyEnd)
 	}
 	return nil
 }

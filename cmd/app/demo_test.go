@@ -5,6 +5,7 @@ package app_test
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,14 +24,14 @@ type demoRun struct {
 	out, err bytes.Buffer
 }
 
-func startDemo(t *testing.T) *demoRun {
+func startDemo(t *testing.T, more ...string) *demoRun {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts processes")
 	}
 	d := &demoRun{tmp: t.TempDir()}
 	d.mark = "UNISINK_TEST_DEMO=" + d.tmp
-	d.cmd = exec.Command("unisink", "demo", "-o", "json")
+	d.cmd = exec.Command("unisink", append([]string{"demo", "-o", "json"}, more...)...)
 	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+d.tmp)
 	d.cmd.Stdout, d.cmd.Stderr = &d.out, &d.err
 	if err := d.cmd.Start(); err != nil {
@@ -95,7 +96,16 @@ func (d *demoRun) midRun(t *testing.T) {
 func (d *demoRun) code() int { return d.cmd.ProcessState.ExitCode() }
 
 func TestDemoSurvivesItsKillsAndEndsClean(t *testing.T) {
-	d := startDemo(t)
+	endsClean(t, startDemo(t), map[string]int{"pipeline": 2, "leader": 1})
+}
+
+// The same into PostgreSQL as well, which is a real server.
+func TestDemoOfAllSinksSurvivesItsKillsAndEndsClean(t *testing.T) {
+	endsClean(t, startDemo(t, "--sinks", "all"), map[string]int{"pipeline": 2, "leader": 1, "database": 2, "resolver": 1})
+}
+
+func endsClean(t *testing.T, d *demoRun, kills map[string]int) {
+	t.Helper()
 	began := time.Now()
 	err := d.cmd.Wait()
 	t.Logf("it took %s", time.Since(began))
@@ -119,7 +129,7 @@ func TestDemoSurvivesItsKillsAndEndsClean(t *testing.T) {
 			counted[k.Target]++
 		}
 	}
-	if r.Verify.Verdict != "clean" || int64(r.Verify.Records) != r.Orders || r.Orders < 5000 || counted["pipeline"] != 2 || counted["leader"] != 1 {
+	if r.Verify.Verdict != "clean" || int64(r.Verify.Records) != r.Orders || r.Orders < 5000 || !maps.Equal(counted, kills) {
 		t.Errorf("%s", d.out.String())
 	}
 	d.leavesNoProcess(t)

@@ -91,8 +91,11 @@ type demo struct {
 	dir    string
 	broker string
 	kafka  *services.KafkaCluster // nil with the embedded broker
-	nodes  []*node
-	client *participant.Client
+	// nil without a database
+	postgres *services.PostgresServer
+	resolver *proc // written with mu held
+	nodes    []*node
+	client   *participant.Client
 
 	orders  atomic.Int64
 	mu      sync.Mutex // guards what the screen shows; held for memory only
@@ -125,6 +128,9 @@ func Run(ctx context.Context, c Config) (_ Report, err error) {
 		err = errors.Join(err, d.crew.End())
 		if d.kafka != nil {
 			err = errors.Join(err, d.kafka.Close())
+		}
+		if d.postgres != nil {
+			err = errors.Join(err, d.postgres.Close())
 		}
 	}()
 	return d.play(ctx)
@@ -175,18 +181,24 @@ func (d *demo) acts(ctx context.Context) error {
 	if err := d.awaitEpochs(ctx, quiet); err != nil {
 		return err
 	}
-	pipeline := func(*node) *proc { return d.currentWorker() }
-	leader := func(l *node) *proc { return l.proc }
-	for _, act := range []struct {
+	type act struct {
 		what   string
-		target func(*node) *proc
-	}{{"pipeline", pipeline}, {"leader", leader}, {"pipeline", pipeline}} {
+		target func(*node) victim
+	}
+	pipeline := act{"pipeline", func(*node) victim { return d.currentWorker() }}
+	acts := []act{pipeline, {"leader", func(l *node) victim { return l.proc }}, pipeline}
+	if d.postgres != nil {
+		database := act{"database", func(*node) victim { return server{d.postgres} }}
+		resolver := act{"resolver", func(*node) victim { return d.resolver }}
+		acts = append(acts, database, resolver, database)
+	}
+	for _, act := range acts {
 		d.setPhase("about to kill the " + act.what + " between a vote and its decision")
 		if err := d.act(ctx, act.what, act.target); err != nil {
 			return err
 		}
 		d.setPhase("going on")
-		if err := d.reviveNodes(ctx); err != nil {
+		if err := d.revive(ctx); err != nil {
 			return err
 		}
 		if err := d.awaitEpochs(ctx, quiet); err != nil {
@@ -198,7 +210,7 @@ func (d *demo) acts(ctx context.Context) error {
 
 // act kills until the logs show that it was between a vote and its decision. A kill that came too
 // late is a kill all the same, and is survived; it is not counted.
-func (d *demo) act(ctx context.Context, what string, target func(*node) *proc) error {
+func (d *demo) act(ctx context.Context, what string, target func(*node) victim) error {
 	for range 3 {
 		s, err := d.strikeAt(ctx, what, target)
 		if err != nil {
@@ -213,7 +225,7 @@ func (d *demo) act(ctx context.Context, what string, target func(*node) *proc) e
 		if s.Counted {
 			return nil
 		}
-		if err := d.reviveNodes(ctx); err != nil {
+		if err := d.revive(ctx); err != nil {
 			return err
 		}
 	}
@@ -254,7 +266,7 @@ func (d *demo) verdict(ctx context.Context) (Report, error) {
 	if v.Verdict != verify.Clean {
 		return r, ErrBroken
 	}
-	return r, nil
+	return r, d.nothingPrepared(ctx)
 }
 
 // supervise runs the pipeline's process and starts it again when it ends badly.

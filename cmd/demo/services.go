@@ -55,7 +55,12 @@ func (d *demo) startServices(ctx context.Context) error {
 	if err := d.c.Workload.Prepare(ctx, d.broker, filepath.Join(d.dir, "out")); err != nil {
 		return d.explain(fmt.Errorf("prepare the workload: %w", err))
 	}
-	return nil
+	if w, ok := d.c.Workload.(WithDatabase); ok {
+		if err := d.startPostgres(ctx, w); err != nil {
+			return d.explain(err)
+		}
+	}
+	return d.startResolver()
 }
 
 // startEmbedded starts the broker that is part of this binary.
@@ -135,8 +140,11 @@ func (d *demo) bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// reviveNodes starts nodes again that were killed.
-func (d *demo) reviveNodes(ctx context.Context) error {
+// revive starts again what was killed, but for the pipeline, which has a supervisor.
+func (d *demo) revive(ctx context.Context) error {
+	if err := d.reviveOthers(ctx); err != nil {
+		return err
+	}
 	for _, n := range d.nodes {
 		if n.proc.alive() {
 			continue

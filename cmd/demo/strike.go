@@ -42,7 +42,7 @@ type strike struct {
 }
 
 // strikeAt tries until a kill fell between a vote and its decision, as far as the events show.
-func (d *demo) strikeAt(ctx context.Context, what string, target func(leader *node) *proc) (*strike, error) {
+func (d *demo) strikeAt(ctx context.Context, what string, target func(leader *node) victim) (*strike, error) {
 	for range strikeTries {
 		leader, followers, err := d.roles(ctx)
 		if err != nil {
@@ -60,8 +60,8 @@ func (d *demo) strikeAt(ctx context.Context, what string, target func(leader *no
 	return nil, fmt.Errorf("no vote without a decision was seen in %d tries to kill the %s", strikeTries, what)
 }
 
-func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followers []*node, target *proc) (s *strike, err error) {
-	if target == nil || !target.alive() {
+func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followers []*node, target victim) (s *strike, err error) {
+	if !target.alive() {
 		return nil, nil
 	}
 	watch, cancel := context.WithCancel(ctx)
@@ -92,11 +92,10 @@ func (d *demo) tryStrike(ctx context.Context, what string, leader *node, followe
 	if v == nil {
 		return nil, err
 	}
-	if err := target.signal(syscall.SIGKILL); err != nil {
+	killed, err := target.kill()
+	if err != nil {
 		return nil, err
 	}
-	killed := time.Now()
-	<-target.done
 	e := v.GetEpoch()
 	return &strike{Target: what, Epoch: fmt.Sprintf("%d.%d", e.GetGeneration(), e.GetN()), Killed: killed}, nil
 }
