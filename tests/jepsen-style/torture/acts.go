@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -196,7 +197,14 @@ func (r *trial) killRun(ctx context.Context, when trigger) (l *life, err error) 
 // crashAt lets the next run of the pipeline die at a point. The present one is killed, or asked to
 // leave; when the point was not reached, it is tried again behind a run that died between its vote
 // and the end of its branches, for there are points that only such a death leads to.
-func (r *trial) crashAt(ctx context.Context, point string) error {
+func (r *trial) crashAt(ctx context.Context, point string) (err error) {
+	if strings.HasSuffix(point, "-drop") && r.resolver != nil {
+		// It would be the first to drop what a dead process has left.
+		if err := r.resolver.proc.Signal(syscall.SIGSTOP); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, r.resolver.proc.Signal(syscall.SIGCONT)) }()
+	}
 	for try := 1; try <= pointTries; try++ {
 		before, err := r.hits(point)
 		if err != nil {
