@@ -192,6 +192,16 @@ func TestO6_ABrokenPromiseIsShownAndAPersonDecides(t *testing.T) {
 	at := visible("struck")
 	until("the scope goes on", func() bool { return visible("struck") > at+3 })
 	expect(6, "has lost nothing", "pipeline", "accept-loss", "struck", "--why", "x")
+
+	// Resumed first and accepted later, while it runs: nothing is left to be resumed, and that is no refusal.
+	strike.Store(true)
+	until("the second broken promise is known", func() bool {
+		r, err := g.Pipelines().GetPipeline(g.ctx, &unisinkv1.GetPipelineRequest{Name: "struck"})
+		return err == nil && r.GetScopes()[0].GetHalted() != ""
+	})
+	expect(0, "struck/0", "pipeline", "resume", "struck", "--why", "it is looked at later")
+	expect(0, " all/out", "pipeline", "accept-loss", "struck", "--why", "looked", "-o", "json")
+	expect(6, "has lost nothing", "pipeline", "accept-loss", "struck", "--why", "x")
 }
 
 // lostEpoch is the epoch whose branch is proven rolled back.

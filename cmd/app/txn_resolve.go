@@ -128,7 +128,7 @@ func (a *app) pipelineAcceptLoss(c *cli.Context) error {
 				return err
 			}
 		}
-		if _, err := cl.Pipelines().Resume(ctx, &unisinkv1.ResumeRequest{Meta: cl.NewMeta(), Scope: scope, Why: c.String("why")}); err != nil {
+		if err := resumeHalted(ctx, cl, scope, c.String("why")); err != nil {
 			return err
 		}
 		rows := [][]string{{"SCOPE", "EPOCH", "BRANCH", "ACCEPTED AS LOST"}}
@@ -139,6 +139,21 @@ func (a *app) pipelineAcceptLoss(c *cli.Context) error {
 		}
 		return a.show(c, map[string]any{"scope": scopeText(scope), "accepted": names, "resumed": c.String("why")}, func() [][]string { return rows })
 	})
+}
+
+// resumeHalted ends a scope's halt. One that somebody has resumed already is as it should be.
+func resumeHalted(ctx context.Context, cl *participant.Client, scope *unisinkv1.Scope, why string) error {
+	r, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: scope.GetPipeline()})
+	if err != nil {
+		return err
+	}
+	for _, s := range r.GetScopes() {
+		if s.GetScope().GetShard() != scope.GetShard() || s.GetHalted() == "" {
+			continue
+		}
+		_, err = cl.Pipelines().Resume(ctx, &unisinkv1.ResumeRequest{Meta: cl.NewMeta(), Scope: scope, Why: why})
+	}
+	return err
 }
 
 // lostBranches are those of a scope that were decided, are proven rolled back, and that nobody has accepted as lost.
