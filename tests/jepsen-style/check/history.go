@@ -224,6 +224,14 @@ func span(records []string) string {
 	return records[0] + " … " + records[len(records)-1]
 }
 
+// ofIt says how many records of an epoch were found, and which.
+func ofIt(records []string) string {
+	if len(records) == 0 {
+		return "nothing of it"
+	}
+	return fmt.Sprintf("%d records of it: %s", len(records), span(records))
+}
+
 // Trace is the history for people, one line per event, in order of time. What nobody reads unless
 // a replica differs (states, entries, text) is left out unless all is set.
 func Trace(events []Event, all bool) string {

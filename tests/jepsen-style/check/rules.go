@@ -190,8 +190,8 @@ func exactlyOnce(events []Event, b Bounds) []Finding {
 				for _, r := range resources {
 					k := share{scope, member, r, d.epoch}
 					if !slices.Equal(got[k], want) {
-						f.add("%s of %s is decided with %s at offsets %d to %d, and %s/%s holds %d records of it: %s",
-							d.epoch, scope, member, from[member], at[d.epoch][member], member, r, len(got[k]), span(got[k]))
+						f.add("%s of %s is decided with %s at offsets %d to %d, and %s/%s holds %s",
+							d.epoch, scope, member, from[member], at[d.epoch][member], member, r, ofIt(got[k]))
 					}
 					delete(got, k)
 				}
@@ -199,7 +199,7 @@ func exactlyOnce(events []Event, b Bounds) []Finding {
 		}
 	}
 	for k, records := range got {
-		f.add("%s of %s was never decided, and %s/%s holds %d records of it: %s", k.epoch, k.scope, k.member, k.resource, len(records), span(records))
+		f.add("%s of %s was never decided, and %s/%s holds %s", k.epoch, k.scope, k.member, k.resource, ofIt(records))
 	}
 	return f.all
 }

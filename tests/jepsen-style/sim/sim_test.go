@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/tests/jepsen-style/check"
 )
 
@@ -44,7 +45,11 @@ func simulate(t *testing.T, seed uint64) []check.Event {
 			fmt.Fprintf(os.Stderr, "%s\n%s\n%s", w.plan, check.Trace(w.hist.Events(), false), w.standing)
 		}
 		if t.Failed() {
-			fmt.Printf("broken:\n%sreplay with: make sim SEED=%d SEEDS=1\n", join(w.found()), seed)
+			without := ""
+			if mutant.Enabled {
+				without = os.Getenv(mutant.Env)
+			}
+			fmt.Printf("broken:\n%sreplay with: %s\n", join(w.found()), replay(seed, without))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -52,9 +57,27 @@ func simulate(t *testing.T, seed uint64) []check.Event {
 		w.run(t.Context())
 	})
 	if found := w.found(); len(found) > 0 {
-		t.Errorf("%d rules or more are broken: %s", len(found), found[0])
+		t.Errorf("%d findings, of which the first is: %s", len(found), found[0])
 	}
 	return w.hist.Events()
+}
+
+// replay is the line that runs a seed again, without the protection that this run does without.
+func replay(seed uint64, without string) string {
+	line := fmt.Sprintf("make sim SEED=%d SEEDS=1", seed)
+	if without != "" {
+		line = fmt.Sprintf("%s=%s GOFLAGS=-tags=mutants %s", mutant.Env, without, line)
+	}
+	return line
+}
+
+func TestTheReplayLineNamesTheSeedAndTheMutant(t *testing.T) {
+	if got, want := replay(7, ""), "make sim SEED=7 SEEDS=1"; got != want {
+		t.Errorf("replay with: %s, not %s", got, want)
+	}
+	if got, want := replay(7, "raft/fail-stop"), "UNISINK_MUTANT=raft/fail-stop GOFLAGS=-tags=mutants make sim SEED=7 SEEDS=1"; got != want {
+		t.Errorf("replay with: %s, not %s", got, want)
+	}
 }
 
 // A disk that calls a write done before it is durable breaks the promise on which everything
