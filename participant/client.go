@@ -42,6 +42,8 @@ type Client struct {
 	cfg    ClientConfig
 	router *route.Router
 	log    *slog.Logger
+
+	reports reports
 }
 
 // NewClient makes a client. It connects when it is used.
@@ -60,11 +62,15 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	return &Client{cfg: cfg, router: router, log: cfg.Logger}, nil
+	return &Client{cfg: cfg, router: router, log: cfg.Logger, reports: newReports(cfg.Patience)}, nil
 }
 
-// Close ends the client's connections.
-func (c *Client) Close() error { return c.router.Close() }
+// Close waits until the proofs of transactions that have ended are reported, for Patience at most, and ends the
+// client's connections. What could not be reported is found and told by the next Sweep.
+func (c *Client) Close() error {
+	c.reports.wait()
+	return c.router.Close()
+}
 
 // Router is the way to the coordinator. Calls through it follow the leader and are tried again
 // where that is safe; those that change something carry a Meta from NewMeta.

@@ -22,7 +22,8 @@ type TxnBranch struct {
 
 // RunTxn takes a transaction from written branches to its end: look whether the id may be used;
 // prepare all, side by side; ask for one decision; commit all, or roll back all, until it is
-// proven; report the proofs. The branches have been begun with the names
+// proven; report the proofs. That a branch was committed as decided is reported behind the caller's
+// back, since nothing depends on it but the ledger's list of what is in doubt; Close waits for it. The branches have been begun with the names
 // BranchName{Namespace, Txn, Resource}.
 //
 // OutcomeCommitted without an error: everything is committed and proven. OutcomeAborted: nothing is
@@ -227,7 +228,10 @@ func (c *Client) finish(ctx context.Context, txn string, b TxnBranch, h Handle, 
 	if err != nil {
 		return fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, b.Name, txn, err)
 	}
-	if tell {
+	switch {
+	case tell && proof.Verdict == want && want == Committed:
+		c.reports.add(ctx, func(ctx context.Context) { c.report(ctx, txn, b.Name, proof) })
+	case tell:
 		c.report(ctx, txn, b.Name, proof)
 	}
 	if proof.Verdict != want {
