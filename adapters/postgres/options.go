@@ -66,7 +66,7 @@ type Options struct {
 	// Retention is how long markers are kept at least; default 30 days. It must be longer than any
 	// decided branch may stay unfinished: without its marker a commit can't be proven any more.
 	Retention time.Duration
-	// Finishers bounds the connections that finish, list and look up beside those of open branches; default 4.
+	// Finishers bounds the connections that finish, list and look up beside those of open branches; default 16.
 	Finishers int
 	// Logger; default discards.
 	Logger *slog.Logger
@@ -78,7 +78,7 @@ const (
 	defaultLockTimeout = 5 * time.Second
 	defaultRetention   = 30 * 24 * time.Hour
 	minRetention       = time.Hour
-	defaultFinishers   = 4
+	defaultFinishers   = 16
 )
 
 // Validate names every mistake at once.
