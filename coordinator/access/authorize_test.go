@@ -362,6 +362,8 @@ func TestRolesOfAFileReplaceThoseOfCertificates(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
+		"":                        "they name nobody",
+		"# olga operator\n":       "they name nobody",
 		"a viewer\na operator\n":  `line 2: "a" stands there twice`,
 		"a owner\nb member\n":     `line 1: there is no role "owner"`,
 		"b member\n":              `the role "member" needs a pipeline`,

@@ -164,6 +164,9 @@ func ParseRoles(content []byte) (*Roles, error) {
 	if err := lines.Err(); err != nil {
 		bad = append(bad, err.Error())
 	}
+	if len(bad) == 0 && len(r.byName) == 0 {
+		bad = append(bad, "they name nobody, so nobody could do anything")
+	}
 	if len(bad) > 0 {
 		return nil, fmt.Errorf("the roles cannot be read: %s", strings.Join(bad, "; "))
 	}
