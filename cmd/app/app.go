@@ -83,6 +83,7 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 	for _, o := range opts {
 		o(a)
 	}
+	plainHelp()
 	root := a.root()
 	args, err := normalise(root, args)
 	if err == nil {

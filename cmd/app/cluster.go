@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"strings"
@@ -147,6 +148,7 @@ type nodeAnswer struct {
 	Address string
 	Error   string
 	Status  *unisinkv1.StatusResponse
+	err     error // what Error is the sentence of
 }
 
 // MarshalJSON has every field in every answer: "error" is empty or "status" is null.
@@ -191,7 +193,7 @@ func (a *app) clusterStatus(c *cli.Context) error {
 		}
 	}
 	if healthy == 0 {
-		return failf(CodeNoLeader, "no coordinator answered at %s; is one running there?", strings.Join(coordinators(c), ", "))
+		return noStatus(answers)
 	}
 	if err := a.show(c, answers, func() [][]string { return statusRows(answers) }); err != nil {
 		return err
@@ -207,6 +209,21 @@ func (a *app) clusterStatus(c *cli.Context) error {
 	return nil
 }
 
+// noStatus says why not one of the nodes told of itself. One that refuses does answer.
+func noStatus(answers []nodeAnswer) error {
+	at := make([]string, len(answers))
+	for i, n := range answers {
+		if codeOf(n.err) == CodeNotAllowed {
+			return n.err
+		}
+		at[i] = n.Address
+	}
+	if len(answers) == 1 && errors.Is(answers[0].err, participant.ErrUnreachable) {
+		return answers[0].err // which says more
+	}
+	return failf(CodeNoLeader, "no coordinator answered at %s; is one running there?", strings.Join(at, ", "))
+}
+
 // askAll asks the addresses given and every node that these name.
 func askAll(ctx context.Context, secure func() *tls.Config, addresses []string) []nodeAnswer {
 	seen := map[string]bool{}
@@ -220,7 +237,7 @@ func askAll(ctx context.Context, secure func() *tls.Config, addresses []string) 
 				batch[i].Address = addr
 				st, err := askNode(ctx, secure, addr)
 				if err != nil {
-					batch[i].Error = sentence(err)
+					batch[i].Error, batch[i].err = sentence(err), err
 					return
 				}
 				batch[i].Status = st

@@ -64,13 +64,21 @@ func (a *app) participantList(c *cli.Context) error {
 			rows := [][]string{{"SCOPE", "MEMBER", "PROCESS", "PHASE", "LEASE LEFT", "LAG", "WAITS FOR"}}
 			for _, m := range members {
 				rows = append(rows, []string{
-					m.Scope, m.Member, processText(m), dash(m.Phase), ago(time.Duration(m.LeaseLeftMS) * time.Millisecond),
+					m.Scope, m.Member, processText(m), dash(m.Phase), leaseText(m.Instance, m.LeaseLeftMS),
 					numberOrDash(m.Lag), dash(m.WaitingFor),
 				})
 			}
 			return rows
 		})
 	})
+}
+
+// leaseText is what is left of the lease of a process, if there is one.
+func leaseText(instance string, leftMS int64) string {
+	if instance == "" {
+		return "-"
+	}
+	return ago(time.Duration(leftMS) * time.Millisecond)
 }
 
 // processText names the process that holds a member's name, or says that none does.

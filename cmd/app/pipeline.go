@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -106,7 +107,7 @@ func (a *app) pipelineList(c *cli.Context) error {
 			for _, p := range r.GetPipelines() {
 				for _, s := range p.GetScopes() {
 					rows = append(rows, []string{
-						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), cut(scopeState(s), 60),
+						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), cut(shortIDs(scopeState(s)), 72),
 						fmt.Sprint(s.GetGeneration()), fmt.Sprintf("%d.%d", s.GetGeneration(), s.GetFinal()),
 						fmt.Sprintf("%d open, %d unfinished", s.GetRoundsOpen(), s.GetUnfinished()), lagText(s),
 					})
@@ -133,7 +134,7 @@ func (a *app) pipelineShow(c *cli.Context) error {
 				for _, m := range s.GetMembers() {
 					rows = append(rows, []string{
 						scopeText(s.GetScope()), scopeState(s), epochText(s.GetRestorePoint()), m.GetName(), dash(shorten(m.GetInstance())),
-						dash(m.GetPhase()), ago(time.Duration(m.GetLeaseLeftMs()) * time.Millisecond), numberOrDash(m.GetLag()), dash(m.GetWaitingFor()),
+						dash(m.GetPhase()), leaseText(m.GetInstance(), m.GetLeaseLeftMs()), numberOrDash(m.GetLag()), dash(m.GetWaitingFor()),
 					})
 				}
 			}
@@ -274,6 +275,11 @@ func numberOrDash(n int64) string {
 	}
 	return fmt.Sprint(n)
 }
+
+var instanceID = regexp.MustCompile(`\b([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b`)
+
+// shortIDs shortens the instances in a text as shorten does one, so that the text is not cut behind them.
+func shortIDs(text string) string { return instanceID.ReplaceAllString(text, "$1") }
 
 func shorten(instance string) string {
 	if short, _, ok := strings.Cut(instance, "-"); ok {

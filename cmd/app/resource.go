@@ -16,6 +16,9 @@ func (a *app) resource() *cli.Command {
 	return group("resource", "what participants change: clusters, databases, directories",
 		&cli.Command{
 			Name: "list", Usage: "every resource: who uses it, who reaches it, what is outstanding in it",
+			Description: "DEBTS are closed generations in which nobody has yet looked for what is dead; UNFINISHED are branches that are decided and\n" +
+				"not proven; PREPARED is what the newest listing by a resolver (LISTED) found. A resource that no resolver of RESOLVERS\n" +
+				"reaches waits for the next start of its pipeline.",
 			Action: a.resourceList,
 		},
 		a.resourceSweepCommand(),

@@ -86,6 +86,10 @@ func (a *app) resourceSweep(c *cli.Context) error {
 			}
 			rows = append(rows, row)
 		}
+		if len(rows) == 0 && err == nil && c.String("output") == outputTable {
+			fmt.Fprintln(a.out, "Nothing is prepared.")
+			return nil
+		}
 		return errors.Join(a.show(c, rows, func() [][]string { return sweptRows(rows) }), sweepError(err, failed, doubtful))
 	})
 }

@@ -50,8 +50,8 @@ func (a *app) txnList(c *cli.Context) error {
 		if err := a.show(c, r, tables...); err != nil {
 			return err
 		}
-		if c.Bool("in-doubt") && len(r.GetTransactions()) == 0 {
-			a.note(c, "Nothing is in doubt.")
+		if len(tables) == 0 && c.String("output") == outputTable {
+			fmt.Fprintln(a.out, "Nothing is in doubt.")
 		}
 		return brokenPromises(r.GetTransactions())
 	})
@@ -65,7 +65,8 @@ func txnRows(all []*unisinkv1.Transaction) [][]string {
 	return rows
 }
 
-// doubtTables keep apart what nobody has decided, what somebody has to finish, and what only a person can end.
+// doubtTables keep apart what nobody has decided, what somebody has to finish, and what only a person can end. There
+// are none if nothing is in doubt.
 func doubtTables(all []*unisinkv1.Transaction) (tables []func() [][]string) {
 	undecided := [][]string{{"UNDECIDED", "AGE", "TIME LEFT", "BLOCKED BY", "NEXT"}}
 	unfinished := [][]string{{"UNFINISHED", "AGE", "OUTCOME", "BRANCH", "NEXT"}}
@@ -90,9 +91,6 @@ func doubtTables(all []*unisinkv1.Transaction) (tables []func() [][]string) {
 		if len(rows) > 1 {
 			tables = append(tables, func() [][]string { return rows })
 		}
-	}
-	if tables == nil { // nothing is in doubt
-		tables = append(tables, func() [][]string { return undecided })
 	}
 	return tables
 }
