@@ -39,6 +39,7 @@ func TestScripts(t *testing.T) {
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
 			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
 			"example": example, "put": put, "rmtopic": removeTopic, "pgserver": pgServer, "sql": runSQL,
+			"plant": plant, "hides": hides, "hidden": hidden, "get": get,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
