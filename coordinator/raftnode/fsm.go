@@ -12,8 +12,9 @@ import (
 
 // fsm applies the log to the ledger: decode, apply, pass effects on. It never blocks.
 type fsm struct {
-	mu      sync.RWMutex // guards machine; held for memory only
+	mu      sync.RWMutex // guards machine and index; held for memory only
 	machine *ledger.Machine
+	index   uint64 // of the newest entry that machine holds; 0 after a snapshot was read
 
 	wanted  string // namespace that the group must have, or ""
 	effects func([]ledger.Effect, uint64)
@@ -48,6 +49,7 @@ func (f *fsm) Apply(entry *raft.Log) any {
 		_, init := c.Body.(ledger.Init)
 		named = named || init
 	}
+	f.index = entry.Index
 	f.mu.Unlock()
 	if named {
 		if err := f.checkName(); err != nil {
@@ -97,7 +99,7 @@ func (f *fsm) Restore(source io.ReadCloser) error {
 		return f.stop.tell(fmt.Errorf("%w: %w", ErrSnapshotUnreadable, err))
 	}
 	f.mu.Lock()
-	f.machine = machine
+	f.machine, f.index = machine, 0
 	f.mu.Unlock()
 	if err := f.checkName(); err != nil {
 		return f.stop.tell(err)

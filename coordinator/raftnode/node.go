@@ -332,6 +332,14 @@ func (n *Node) View(f func(*ledger.Machine)) {
 	f(n.fsm.machine)
 }
 
+// ViewAt is View that also tells the index of the newest entry which the state holds; 0 when it comes from a
+// snapshot and nothing was applied since.
+func (n *Node) ViewAt(f func(m *ledger.Machine, index uint64)) {
+	n.fsm.mu.RLock()
+	defer n.fsm.mu.RUnlock()
+	f(n.fsm.machine, n.fsm.index)
+}
+
 // Leadership tells one reader of this node's latest role. When it says that the node leads,
 // everything committed by earlier leaders is applied. States that lasted shorter than the
 // reader's pause are skipped, so a new term may follow an old one without a word between:

@@ -115,7 +115,8 @@ func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.
 	for _, v := range st.Voters {
 		voters[v] = true
 	}
-	n.View(func(m *ledger.Machine) {
+	n.ViewAt(func(m *ledger.Machine, index uint64) {
+		out.StateIndex = index
 		out.Namespace, out.Incarnation = m.Namespace()
 		out.FeatureLevel = m.FeatureLevel()
 		hash := m.Hash()

@@ -34,6 +34,8 @@ type Node interface {
 	// Barrier returns when everything committed before the call is applied here.
 	Barrier(ctx context.Context) error
 	View(read func(*ledger.Machine))
+	// ViewAt is View with the index of the newest entry that the state holds; 0 when it is not known.
+	ViewAt(read func(m *ledger.Machine, index uint64))
 	// Leader names who leads, as far as this node knows; "" when nobody.
 	Leader() (id, clientAddress string)
 	NodeStatus() NodeStatus

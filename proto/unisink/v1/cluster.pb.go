@@ -253,7 +253,7 @@ type StatusResponse struct {
 	AppliedIndex uint64  `protobuf:"varint,9,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	Nodes        []*Node `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	FeatureLevel uint32  `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	// Hash of the ledger's state at applied_index, hexadecimal; equal on all nodes at equal indexes.
+	// Hash of the ledger's state, hexadecimal; equal on all nodes at equal state_index.
 	StateHash     string `protobuf:"bytes,12,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
 	SnapshotIndex uint64 `protobuf:"varint,13,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"`
 	// Milliseconds since the leader was last heard; 0 on the leader.
@@ -262,8 +262,11 @@ type StatusResponse struct {
 	RaftAddress string `protobuf:"bytes,15,opt,name=raft_address,json=raftAddress,proto3" json:"raft_address,omitempty"`
 	// Highest feature level that the answering node's binary understands; 0 from older ones, which means 1.
 	SupportedFeatureLevel uint32 `protobuf:"varint,16,opt,name=supported_feature_level,json=supportedFeatureLevel,proto3" json:"supported_feature_level,omitempty"`
-	unknownFields         protoimpl.UnknownFields
-	sizeCache             protoimpl.SizeCache
+	// Index of the newest entry that the state holds. It may be behind applied_index, which counts entries that are
+	// about to be applied and those that change nothing; 0: the state comes from a snapshot, and nothing was applied since.
+	StateIndex    uint64 `protobuf:"varint,17,opt,name=state_index,json=stateIndex,proto3" json:"state_index,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -404,6 +407,13 @@ func (x *StatusResponse) GetRaftAddress() string {
 func (x *StatusResponse) GetSupportedFeatureLevel() uint32 {
 	if x != nil {
 		return x.SupportedFeatureLevel
+	}
+	return 0
+}
+
+func (x *StatusResponse) GetStateIndex() uint64 {
+	if x != nil {
+		return x.StateIndex
 	}
 	return 0
 }
@@ -1006,7 +1016,7 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12&\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x10.unisink.v1.NodeR\x05nodes\"\x13\n" +
 	"\x11BootstrapResponse\"\x0f\n" +
-	"\rStatusRequest\"\xb6\x04\n" +
+	"\rStatusRequest\"\xd7\x04\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -1026,7 +1036,9 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\x0esnapshot_index\x18\r \x01(\x04R\rsnapshotIndex\x12(\n" +
 	"\x10leader_silent_ms\x18\x0e \x01(\x03R\x0eleaderSilentMs\x12!\n" +
 	"\fraft_address\x18\x0f \x01(\tR\vraftAddress\x126\n" +
-	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\"q\n" +
+	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\x12\x1f\n" +
+	"\vstate_index\x18\x11 \x01(\x04R\n" +
+	"stateIndex\"q\n" +
 	"\x0eAddNodeRequest\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12%\n" +
 	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12\x12\n" +

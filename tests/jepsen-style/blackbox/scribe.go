@@ -35,7 +35,6 @@ const (
 const (
 	readEvery = 25 * time.Millisecond
 	askEvery  = 500 * time.Millisecond
-	atRest    = 40 * time.Millisecond
 )
 
 // scribe writes into the book what the nodes tell: by their logs what they applied and who led, by
@@ -134,26 +133,15 @@ func (s *scribe) poll(ctx context.Context, n *node) error {
 	}
 }
 
-// askState writes a node's state down when it is at rest: a node tells the index and the hash of two
-// moments, so only two equal answers say that they belong together.
+// askState writes a node's state down, with the newest entry that it holds.
 func (s *scribe) askState(ctx context.Context, cl *participant.Client) {
 	ctx, cancel := context.WithTimeout(ctx, askEvery)
 	defer cancel()
-	var last check.Event
-	for range 2 {
-		st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
-		if err != nil || st.GetStateHash() == "" || st.GetAppliedIndex() == 0 {
-			return // it is down, cut off, or still reading its log
-		}
-		e := check.Event{Who: st.GetNode(), Kind: check.State, Index: st.GetAppliedIndex(), Term: st.GetTerm(), Hash: st.GetStateHash()}
-		if e.Who == last.Who && e.Index == last.Index && e.Hash == last.Hash {
-			s.book.Add(e)
-		}
-		last = e
-		if rig.Sleep(ctx, atRest) != nil {
-			return
-		}
+	st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+	if err != nil || st.GetStateIndex() == 0 {
+		return // it is down, cut off, or has applied nothing yet
 	}
+	s.book.Add(check.Event{Who: st.GetNode(), Kind: check.State, Index: st.GetStateIndex(), Term: st.GetTerm(), Hash: st.GetStateHash()})
 }
 
 // line takes one line of a log in. What does not parse was torn by a kill, or is no line of ours.

@@ -287,8 +287,8 @@ func (w *watchers) states(ctx context.Context, id string, cl *participant.Client
 			w.leads[id] = st.GetLeader()
 		}
 		w.mu.Unlock()
-		if err == nil && st.GetAppliedIndex() != last {
-			last = st.GetAppliedIndex()
+		if err == nil && st.GetStateIndex() != 0 && st.GetStateIndex() != last {
+			last = st.GetStateIndex()
 			w.hist.Add(check.Event{Who: id, Kind: check.State, Index: last, Term: st.GetTerm(), Hash: st.GetStateHash()})
 		}
 		pause(ctx, 97*time.Millisecond)
