@@ -214,7 +214,15 @@ func (b *Branch) drop(ctx context.Context, why error) {
 	select {
 	case <-b.turn:
 	case <-ctx.Done():
-		return // whoever has the turn abandons the branch on leaving
+		// Whoever has the turn was told to leave, and abandons the branch on leaving, which is bounded. A client
+		// that is still open when the sink is closed would be nobody's.
+		late := time.NewTimer(2 * dropWait)
+		defer late.Stop()
+		select {
+		case <-b.turn:
+		case <-late.C:
+			return
+		}
 	}
 	if b.state == branchWriting {
 		b.abandon(ctx)

@@ -451,3 +451,36 @@ func TestABeginThatIsRepeatedKeepsNoSlot(t *testing.T) {
 		}
 	}
 }
+
+// Whoever has a branch's turn when its sink is closed may take longer to leave than Close wants to wait: no
+// client is open when it returns all the same.
+func TestCloseLeavesNoClientThatIsStillInUse(t *testing.T) {
+	r := newRig(t)
+	s := r.opened(1)
+	b := r.begin(s, r.name(1, 1), 3)
+	_, leave, err := b.enter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as after dropWait
+	go func() {
+		s.current().end(ctx)
+		closed <- nil
+	}()
+	select {
+	case <-closed:
+		t.Fatal("it ended while the branch was in use")
+	case <-time.After(50 * time.Millisecond):
+	}
+	leave()
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	b.t.mu.Lock()
+	defer b.t.mu.Unlock()
+	if b.slot.client != nil {
+		t.Error("its client is open")
+	}
+}
