@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/unisink/unisink/cmd/demo"
 	"github.com/unisink/unisink/cmd/verifier"
@@ -44,14 +41,7 @@ func (w *everySink) Prepare(ctx context.Context, broker, dir string) error {
 	return w.ordersWorkload.Prepare(ctx, broker, dir)
 }
 
-func (w *everySink) PrepareDatabase(ctx context.Context, dsn string) error {
-	conn, err := pgx.Connect(ctx, dsn)
-	if err != nil {
-		return err
-	}
-	_, err = conn.Exec(ctx, examples.OrdersAllTable, pgx.QueryExecModeSimpleProtocol)
-	return errors.Join(err, conn.Close(ctx))
-}
+func (*everySink) Tables() string { return examples.OrdersAllTable }
 
 func (w *everySink) Environment(broker, dsn, dir string) []string {
 	w.env = []string{

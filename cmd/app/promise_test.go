@@ -11,14 +11,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/services"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
-	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 // What a pipeline into Kafka, PostgreSQL and files has decided and not finished is destroyed by a stranger, on the real
@@ -53,9 +51,11 @@ func newVandal(t *testing.T) *vandal {
 	t.Cleanup(cancel)
 	v.g = group{groupOf(t, v.node).Client, ctx}
 	v.g.bootstrap(t, v.node)
-	var err error
-	v.bin, err = rig.Build(ctx, "", v.dir, "unisink-faults", "-tags", "faults")
-	v.ok(err)
+	v.bin = filepath.Join(v.dir, "unisink-faults")
+	out, err := exec.CommandContext(ctx, "go", "build", "-tags", "faults", "-o", v.bin, "github.com/unisink/unisink/cmd/unisink").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build with fault points: %v\n%s", err, out)
+	}
 	v.db, err = services.Postgres(ctx, services.PostgresConfig{})
 	v.ok(err)
 	t.Cleanup(func() { v.ok(v.db.Close()) })
@@ -78,7 +78,8 @@ func (v *vandal) ok(err error) {
 // lay makes topics, table and specification of a pipeline that copies records into all three.
 func (v *vandal) lay(name, mode string) {
 	v.t.Helper()
-	v.ok(rig.MakeTopics(v.g.ctx, v.cl, name+"-in", name+"-out"))
+	made, err := kadm.NewClient(v.cl).CreateTopics(v.g.ctx, 4, 1, nil, name+"-in", name+"-out")
+	v.ok(errors.Join(err, made.Error()))
 	v.sql("CREATE TABLE " + name + " (v text)")
 	text := fmt.Sprintf(`pipeline: %[1]s
 epoch: 100ms
@@ -110,15 +111,10 @@ func (v *vandal) write(name, value string) {
 	v.ok(v.cl.ProduceSync(v.g.ctx, &kgo.Record{Topic: name + "-in", Value: []byte(`{"v":"` + value + `"}`)}).FirstErr())
 }
 
-// sql runs a statement and returns the first column of its rows.
-func (v *vandal) sql(text string) []string {
+// sql runs a statement and returns the first column of its first row.
+func (v *vandal) sql(text string) string {
 	v.t.Helper()
-	conn, err := pgx.Connect(v.g.ctx, v.db.DSN())
-	v.ok(err)
-	defer func() { v.ok(conn.Close(v.g.ctx)) }()
-	rows, err := conn.Query(v.g.ctx, text, pgx.QueryExecModeSimpleProtocol)
-	v.ok(err)
-	out, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	out, err := v.db.Query(v.g.ctx, "postgres", text)
 	v.ok(err)
 	return out
 }
@@ -127,7 +123,7 @@ func (v *vandal) sql(text string) []string {
 func (v *vandal) visible(name, value string) {
 	v.t.Helper()
 	v.until(name+" brings out "+value, func() error {
-		if n := v.sql(fmt.Sprintf("SELECT count(*)::text FROM %s WHERE v LIKE '%%%s%%'", name, value))[0]; n != "1" {
+		if n := v.sql(fmt.Sprintf("SELECT count(*)::text FROM %s WHERE v LIKE '%%%s%%'", name, value)); n != "1" {
 			return fmt.Errorf("%s rows in the table", n)
 		}
 		files, err := filepath.Glob(filepath.Join(v.dir, name, "*.jsonl"))
@@ -151,13 +147,18 @@ func (v *vandal) visible(name, value string) {
 
 func (v *vandal) until(what string, ask func() error) {
 	v.t.Helper()
-	if err := rig.Await(v.g.ctx, time.Minute, what, ask); err != nil {
+	const limit = time.Minute
+	err := ask()
+	for end := time.Now().Add(limit); err != nil && time.Now().Before(end); err = ask() {
+		pause(50 * time.Millisecond)
+	}
+	if err != nil {
 		logs, _ := filepath.Glob(filepath.Join(v.dir, "*.log"))
 		for _, l := range logs {
 			out, _ := exec.Command("tail", "-n", "6", l).Output()
 			v.t.Logf("%s:\n%s", filepath.Base(l), out)
 		}
-		v.t.Fatal(err)
+		v.t.Fatalf("waited %s until %s: %v", limit, what, err)
 	}
 }
 
@@ -200,11 +201,11 @@ func (v *vandal) unfinished(name, mode, point string) {
 
 // rollBack is what an administrator does who tidies up.
 func (v *vandal) rollBack(name string) {
-	gids := v.sql("SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'demo.%" + name + "%'")
-	if len(gids) != 1 {
-		v.t.Fatalf("prepared: %v", gids)
+	gid := v.sql("SELECT gid FROM pg_prepared_xacts WHERE gid LIKE 'demo." + name + ".%'")
+	if gid == "" {
+		v.t.Fatal("nothing is prepared")
 	}
-	v.sql("ROLLBACK PREPARED '" + gids[0] + "'")
+	v.sql("ROLLBACK PREPARED '" + gid + "'")
 }
 
 // abort is what a process does that uses a transactional id of ours.
@@ -249,7 +250,7 @@ func (v *vandal) truncate(string) { v.sql("TRUNCATE unisink.commits") }
 
 // unstage deletes what says that rows are staged.
 func (v *vandal) unstage(name string) {
-	v.sql("DELETE FROM unisink.staged WHERE gid LIKE 'demo.%" + name + "%'")
+	v.sql("DELETE FROM unisink.staged WHERE gid LIKE 'demo." + name + ".%'")
 }
 
 // resolve starts a resolver that reaches what a pipeline writes to.

@@ -2,12 +2,9 @@ package demo
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/unisink/unisink/internal/services"
 )
@@ -16,8 +13,8 @@ import (
 // resolver, and kills both.
 type WithDatabase interface {
 	Workload
-	// PrepareDatabase makes tables.
-	PrepareDatabase(ctx context.Context, dsn string) error
+	// Tables is the SQL that makes what it writes to.
+	Tables() string
 	// Environment names the places for the processes of the demo, and for Verify.
 	Environment(broker, dsn, dir string) []string
 	// ResolverArgs start a resolver with `unisink resolver`. Files may be written into a directory.
@@ -48,7 +45,7 @@ func (d *demo) startPostgres(ctx context.Context, w WithDatabase) error {
 	if d.postgres, err = services.Postgres(ctx, services.PostgresConfig{}); err != nil {
 		return err
 	}
-	if err := w.PrepareDatabase(ctx, d.postgres.DSN()); err != nil {
+	if _, err := d.postgres.Query(ctx, "postgres", w.Tables()); err != nil {
 		return fmt.Errorf("prepare the database: %w", err)
 	}
 	d.crew.env = w.Environment(d.broker, d.postgres.DSN(), filepath.Join(d.dir, "out"))
@@ -92,21 +89,16 @@ func (d *demo) reviveOthers(ctx context.Context) error {
 }
 
 // nothingPrepared asks the server, in words of its own, for what is left prepared.
-func (d *demo) nothingPrepared(ctx context.Context) (err error) {
+func (d *demo) nothingPrepared(ctx context.Context) error {
 	if d.postgres == nil {
 		return nil
 	}
-	conn, err := pgx.Connect(ctx, d.postgres.DSN())
+	left, err := d.postgres.Query(ctx, "postgres", "SELECT coalesce(string_agg(gid, ', '), '') FROM pg_prepared_xacts")
 	if err != nil {
-		return fmt.Errorf("ask PostgreSQL what is left: %w", err)
+		return fmt.Errorf("look for what is left prepared: %w", err)
 	}
-	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	var left int
-	if err := conn.QueryRow(ctx, "SELECT count(*) FROM pg_prepared_xacts").Scan(&left); err != nil {
-		return fmt.Errorf("ask PostgreSQL what is left: %w", err)
-	}
-	if left > 0 {
-		return fmt.Errorf("%w: %d transactions are left prepared in PostgreSQL", ErrBroken, left)
+	if left != "" {
+		return fmt.Errorf("%w: left prepared in PostgreSQL: %s", ErrBroken, left)
 	}
 	return nil
 }

@@ -180,15 +180,15 @@ func (s *PostgresServer) Database(name string) string {
 	return "postgres://postgres@" + s.addr + "/" + name + "?sslmode=disable"
 }
 
-// Query runs one statement in a database, on a connection of its own, and returns the text that it answers in the
-// first column of its first row; "" where it answers none.
+// Query runs one statement in a database, or several where the first one answers nothing, on a connection of its own,
+// and returns the text that it answers in the first column of its first row; "" where it answers none.
 func (s *PostgresServer) Query(ctx context.Context, database, statement string) (out string, err error) {
 	conn, err := pgx.Connect(ctx, s.Database(database))
 	if err != nil {
 		return "", fmt.Errorf("connect to database %s: %w", database, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close(ctx)) }()
-	rows, err := conn.Query(ctx, statement)
+	rows, err := conn.Query(ctx, statement, pgx.QueryExecModeSimpleProtocol)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", statement, err)
 	}

@@ -170,8 +170,11 @@ func (r *trial) killPipeline(ctx context.Context, when trigger) error {
 // strikePipeline kills the pipeline at a moment. In form "all" every third kill is aimed between two branches of one
 // epoch instead: the process dies by itself at a fault point.
 func (r *trial) strikePipeline(ctx context.Context) error {
-	if r.c.Sinks != allSinks || r.rng.IntN(3) > 0 {
+	switch {
+	case r.c.Sinks != allSinks:
 		return r.killPipeline(ctx, trigger(r.rng.IntN(3)))
+	case r.rng.IntN(3) > 0:
+		return r.killPipeline(ctx, []trigger{onVote, onVote, onDecision, anytime}[r.rng.IntN(4)])
 	}
 	deaths := append(r.c.deaths(false), "file/after-stage", "kafka/after-flush", "postgres/after-prepare")
 	death := deaths[r.rng.IntN(len(deaths))]

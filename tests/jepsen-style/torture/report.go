@@ -31,6 +31,12 @@ const (
 	intoCorners = "corners"
 )
 
+// Moments of a kill that a run must have.
+const (
+	roundOpen  = "round open"
+	unfinished = "branch unfinished"
+)
+
 // Verdicts of a run.
 const (
 	clean      = "clean"
@@ -200,7 +206,7 @@ func (r *Report) judge(t *timeline, strikes []strike) {
 		}
 		s.Counted, lastCounted = true, s.At
 		r.Kills[s.What]++
-		for name, is := range map[string]bool{"round open": s.RoundOpen, "branch unfinished": s.Unfinished, "restoring": s.Restoring} {
+		for name, is := range map[string]bool{roundOpen: s.RoundOpen, unfinished: s.Unfinished, "restoring": s.Restoring} {
 			if is {
 				r.Moments[name]++
 			}
@@ -240,8 +246,8 @@ func (r *Report) tooFew(q quotas) (short []string) {
 		{"kills of PostgreSQL", r.All[killDatabase], q.databases},
 		{"kills of the resolver", r.All[killResolver], q.resolvers},
 		{"branches that a resolver has ended", r.ByResolver, min(1, q.resolvers)},
-		{"kills with a round open", r.Moments["round open"], q.moments},
-		{"kills with a branch unfinished", r.Moments["branch unfinished"], q.moments},
+		{"kills with a round open", r.Moments[roundOpen], q.moments},
+		{"kills with a branch unfinished", r.Moments[unfinished], q.moments},
 		{"decided epochs", r.Epochs, q.epochs},
 	} {
 		if x.have < x.min {

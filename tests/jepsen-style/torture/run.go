@@ -231,14 +231,14 @@ func (r *trial) nemesis(ctx context.Context) error {
 	}
 }
 
-// killedEnough reports that as many kills count as the run must have.
+// killedEnough reports that as many kills count as the run must have, at the moments that matter most too.
 func (r *trial) killedEnough() bool {
 	r.mu.Lock()
 	strikes := slices.Clone(r.strikes)
 	r.mu.Unlock()
 	var so Report
 	so.judge(r.line, strikes)
-	return so.counted() >= r.quota.kills
+	return so.counted() >= r.quota.kills && so.Moments[roundOpen] >= r.quota.moments && so.Moments[unfinished] >= r.quota.moments
 }
 
 // deck is what is done in one round: in the first everything that is wanted, in later ones

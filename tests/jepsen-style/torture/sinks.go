@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/unisink/unisink/examples"
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/services"
@@ -91,12 +89,7 @@ func startDatabase(ctx context.Context) (_ *database, err error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.Connect(ctx, s.DSN())
-	if err == nil {
-		_, err = conn.Exec(ctx, examples.OrdersAllTable, pgx.QueryExecModeSimpleProtocol)
-		err = errors.Join(err, conn.Close(ctx))
-	}
-	if err != nil {
+	if _, err := s.Query(ctx, "postgres", examples.OrdersAllTable); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the table of the pipeline: %w", err), s.Close())
 	}
 	return &database{s}, nil
