@@ -105,7 +105,7 @@ func Run(ctx context.Context, c Config) (out Result, err error) {
 	crew := child.New()
 	defer func() { err = errors.Join(err, crew.End()) }()
 	l := &lab{c: c, dir: dir, pgbench: pgbench, crew: crew}
-	defer func() { err = errors.Join(err, l.close()) }()
+	defer func() { err = errors.Join(err, l.close()) }() //nolint:contextcheck // what was started is stopped, whatever ends the run
 	if err := l.start(ctx); err != nil {
 		return out, err
 	}
