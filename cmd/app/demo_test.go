@@ -30,6 +30,12 @@ func startDemo(t *testing.T, more ...string) *demoRun {
 		t.Skip("starts processes")
 	}
 	d := &demoRun{tmp: t.TempDir()}
+	// PostgreSQL does not run as root, and the user that it runs as must come there.
+	for _, dir := range []string{d.tmp, filepath.Dir(d.tmp)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	d.mark = "UNISINK_TEST_DEMO=" + d.tmp
 	d.cmd = exec.Command("unisink", append([]string{"demo", "-o", "json"}, more...)...)
 	d.cmd.Env = append(os.Environ(), d.mark, "TMPDIR="+d.tmp)
