@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
 
 	"github.com/unisink/unisink/coordinator/ledger"
@@ -19,7 +20,7 @@ func (c *cluster) RaiseFeatureLevel(ctx context.Context, req *unisinkv1.RaiseFea
 	c.s.c.Node.View(func(m *ledger.Machine) { nodes = m.Nodes() })
 	all := uint32(ledger.CurrentFeatureLevel)
 	for _, n := range nodes {
-		can, err := c.follows(ctx, n)
+		can, err := c.follows(ctx, n, true)
 		if err != nil {
 			return nil, err
 		}
@@ -42,8 +43,9 @@ func (c *cluster) RaiseFeatureLevel(ctx context.Context, req *unisinkv1.RaiseFea
 	return &unisinkv1.RaiseFeatureLevelResponse{Level: level}, nil
 }
 
-// follows asks a node up to which feature level its version can follow.
-func (c *cluster) follows(ctx context.Context, n ledger.Node) (uint32, error) {
+// follows asks a node up to which feature level its version can follow. With wait one that is just being started is
+// waited for.
+func (c *cluster) follows(ctx context.Context, n ledger.Node, wait bool) (uint32, error) {
 	if n.ID == c.s.c.Node.NodeStatus().ID {
 		return ledger.CurrentFeatureLevel, nil
 	}
@@ -51,9 +53,12 @@ func (c *cluster) follows(ctx context.Context, n ledger.Node) (uint32, error) {
 	if err != nil {
 		return 0, invalid("node %s cannot be dialled at %s: %v", n.ID, n.ClientAddress, err)
 	}
+	if wait { // it may have been down when it was asked last, and is not to be left alone for that
+		conn.ResetConnectBackoff()
+	}
 	asked, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	st, err := unisinkv1.NewClusterClient(conn).Status(asked, &unisinkv1.StatusRequest{})
+	st, err := unisinkv1.NewClusterClient(conn).Status(asked, &unisinkv1.StatusRequest{}, grpc.WaitForReady(wait))
 	switch {
 	case err != nil:
 		return 0, busy("the level was not raised, since node %s does not answer at %s (%s); what it can follow must be known", n.ID, n.ClientAddress, status.Code(err))
@@ -67,7 +72,7 @@ func (c *cluster) follows(ctx context.Context, n ledger.Node) (uint32, error) {
 func (c *cluster) levels(ctx context.Context, nodes []ledger.Node) uint32 {
 	all := uint32(ledger.CurrentFeatureLevel)
 	for i := range nodes {
-		can, err := c.follows(ctx, nodes[i])
+		can, err := c.follows(ctx, nodes[i], false)
 		if err != nil {
 			can = 1
 		}
