@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,15 +15,18 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
-// applied is a node whose log is one machine.
+// applied is a node whose log is one machine, and applies one command at a time.
 type applied struct {
 	shown
 	barriers *int
+	one      *sync.Mutex
 }
 
 func (a applied) Barrier(context.Context) error { *a.barriers++; return nil }
 
 func (a applied) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
+	a.one.Lock()
+	defer a.one.Unlock()
 	c.At = 5000
 	r, _ := a.m.Apply(c)
 	return r, nil
@@ -54,7 +58,7 @@ func resolving(t *testing.T) (*resolution, *ledger.Machine, present, *int) {
 		t.Fatal(r.Text)
 	}
 	living, barriers := present{members: map[string]LivingMember{}}, new(int)
-	node := applied{shown: shown{m: m}, barriers: barriers}
+	node := applied{shown: shown{m: m}, barriers: barriers, one: &sync.Mutex{}}
 	return &resolution{s: &Server{c: Config{Node: node, Sessions: living, HandTimeout: time.Minute}}, reports: &reports{}}, m, living, barriers
 }
 
