@@ -219,15 +219,3 @@ func (l *lab) desire(ctx context.Context, pipeline string, state unisinkv1.Desir
 
 // tail is the end of a process's log.
 func (l *lab) tail(name string) string { return group.Tail(filepath.Join(l.dir, name+".log")) }
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
-}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/cmd/bench/stats"
 	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/child"
@@ -196,7 +197,7 @@ func (r *recovery) quiet(ctx context.Context) error {
 	if _, _, err := r.felt(ctx); err != nil {
 		return err
 	}
-	return sleep(ctx, time.Second)
+	return group.Sleep(ctx, time.Second)
 }
 
 // feltWait bounds how long an event may be felt.
@@ -239,7 +240,7 @@ func (r *recovery) strike(ctx context.Context, event string) (mend func() error,
 		}
 		// It goes on as a process that does not know that it was replaced, and must do no harm.
 		zombie := func() error {
-			return errors.Join(old.Signal(syscall.SIGCONT), sleep(ctx, time.Second), old.Kill())
+			return errors.Join(old.Signal(syscall.SIGCONT), group.Sleep(ctx, time.Second), old.Kill())
 		}
 		return zombie, r.startWorker()
 	case EventLeader:

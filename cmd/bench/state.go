@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/cmd/bench/orders"
 )
 
@@ -237,11 +238,11 @@ const (
 
 // watch lets time pass without a kill, and then kills.
 func (h *heldWatch) watch(ctx context.Context) error {
-	if err := sleep(ctx, settled); err != nil {
+	if err := group.Sleep(ctx, settled); err != nil {
 		return err
 	}
 	h.from = time.Now()
-	if err := sleep(ctx, h.run.c.Watch); err != nil {
+	if err := group.Sleep(ctx, h.run.c.Watch); err != nil {
 		return err
 	}
 	h.to = time.Now()
@@ -249,7 +250,7 @@ func (h *heldWatch) watch(ctx context.Context) error {
 		if err := h.run.kill(ctx); err != nil {
 			return err
 		}
-		if err := sleep(ctx, quiet); err != nil {
+		if err := group.Sleep(ctx, quiet); err != nil {
 			return err
 		}
 	}

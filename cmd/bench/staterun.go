@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/cmd/bench/orders"
 	"github.com/unisink/unisink/cmd/bench/worker"
 	"github.com/unisink/unisink/internal/child"
@@ -118,7 +119,7 @@ func (r *stateRun) awaitDecided(ctx context.Context, want int) error {
 		case time.Since(moved) > stateWait:
 			return fmt.Errorf("the pipeline %s decided nothing for %s, at %d of %d records: %s\n%s", r.name, stateWait, n, want, r.lab.halted(ctx, r.task()), r.lab.tail(r.name))
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := group.Sleep(ctx, 20*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -150,7 +151,7 @@ func (r *stateRun) kill(ctx context.Context) error {
 		if time.Since(began) > stateWait {
 			return fmt.Errorf("the pipeline %s decided nothing for %s after a kill: %s\n%s", r.name, stateWait, r.lab.halted(ctx, r.task()), r.lab.tail(r.name))
 		}
-		if err := sleep(ctx, 5*time.Millisecond); err != nil {
+		if err := group.Sleep(ctx, 5*time.Millisecond); err != nil {
 			return err
 		}
 	}

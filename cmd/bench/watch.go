@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/processor/stream"
 )
 
@@ -25,7 +26,7 @@ func watch(ctx context.Context, brokers []string, topic string, take func(r *str
 			from = append(from, p)
 		}
 		if err := s.Open(ctx, from); err != nil {
-			_ = sleep(ctx, 20*time.Millisecond) // the loop looks at ctx
+			_ = group.Sleep(ctx, 20*time.Millisecond) // the loop looks at ctx
 			continue
 		}
 		if err := watchOpened(ctx, s, at, take); errors.Is(err, errSeen) {

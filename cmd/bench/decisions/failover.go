@@ -171,7 +171,7 @@ func (f *failover) quiet(ctx context.Context) error {
 	f.callers.Committed()
 	d := time.Second/2 + time.Duration(f.rng.Int64N(int64(time.Second)))
 	began := time.Now()
-	if err := sleep(ctx, d); err != nil {
+	if err := group.Sleep(ctx, d); err != nil {
 		return err
 	}
 	f.quietFor += time.Since(began)

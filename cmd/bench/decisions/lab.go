@@ -58,21 +58,9 @@ func await(ctx context.Context, limit time.Duration, so func() bool, ended func(
 		if err := ended(); err != nil {
 			return err
 		}
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
+		if err := group.Sleep(ctx, 10*time.Millisecond); err != nil {
 			return fmt.Errorf("%s: %w", why(), err)
 		}
 	}
 	return nil
-}
-
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
-	}
 }

@@ -185,13 +185,13 @@ func (s *scopes) look(ctx context.Context) (l look, err error) {
 
 // between looks, lets time pass, and looks again.
 func (s *scopes) between(ctx context.Context, d time.Duration) (from, to look, err error) {
-	if err := sleep(ctx, settle); err != nil {
+	if err := group.Sleep(ctx, settle); err != nil {
 		return from, to, err
 	}
 	if from, err = s.look(ctx); err != nil {
 		return from, to, err
 	}
-	if err := sleep(ctx, d); err != nil {
+	if err := group.Sleep(ctx, d); err != nil {
 		return from, to, err
 	}
 	to, err = s.look(ctx)

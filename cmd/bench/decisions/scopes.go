@@ -217,7 +217,7 @@ func (s *scopes) attached() int {
 // cost measures the probes' decisions. What the group does beside them was measured just before, and is taken off.
 func (s *scopes) cost(ctx context.Context, what string) error {
 	s.probe.Work(true)
-	if err := sleep(ctx, settle); err != nil {
+	if err := group.Sleep(ctx, settle); err != nil {
 		return err
 	}
 	for _, w := range s.probe.Writers {
@@ -255,7 +255,7 @@ func (s *scopes) load(ctx context.Context) error {
 	s.c.Lab.say("%d scopes want %d epochs a second, for %s", s.c.Scopes, s.c.Scopes*s.c.Rate, s.c.Duration)
 	s.many.Work(true)
 	defer s.many.Work(false)
-	if err := sleep(ctx, settle); err != nil {
+	if err := group.Sleep(ctx, settle); err != nil {
 		return err
 	}
 	for _, w := range s.many.Writers {

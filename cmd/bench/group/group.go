@@ -130,7 +130,7 @@ func (g *Group) Await(ctx context.Context, n *Node) error {
 		if !n.Proc.Alive() {
 			return fmt.Errorf("node %s ended before it answered: %w\n%s", n.ID, n.Proc.Err(), g.Tail(n))
 		}
-		if err := sleep(ctx, 20*time.Millisecond); err != nil {
+		if err := Sleep(ctx, 20*time.Millisecond); err != nil {
 			return fmt.Errorf("node %s does not answer at %s: %w\n%s", n.ID, n.Client, err, g.Tail(n))
 		}
 	}
@@ -165,7 +165,7 @@ func (g *Group) Leader(ctx context.Context) (*Node, error) {
 				}
 			}
 		}
-		if serr := sleep(ctx, 50*time.Millisecond); serr != nil {
+		if serr := Sleep(ctx, 50*time.Millisecond); serr != nil {
 			return nil, fmt.Errorf("the group has no leader: %w", errors.Join(serr, err))
 		}
 	}
@@ -208,7 +208,7 @@ func (g *Group) AwaitCaughtUp(ctx context.Context, n *Node) error {
 		if err == nil && st.GetAppliedIndex() >= want.GetAppliedIndex() {
 			return nil
 		}
-		if serr := sleep(ctx, 50*time.Millisecond); serr != nil {
+		if serr := Sleep(ctx, 50*time.Millisecond); serr != nil {
 			return fmt.Errorf("node %s does not catch up: %w\n%s", n.ID, errors.Join(serr, err), g.Tail(n))
 		}
 	}
@@ -227,8 +227,8 @@ func Tail(path string) string {
 	return strings.Join(lines[max(0, len(lines)-5):], "\n")
 }
 
-// sleep waits unless ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits unless ctx ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
