@@ -212,6 +212,7 @@ func TestO5_ARepeatOfADecidedTransactionFinishesIt(t *testing.T) {
 			}
 		}
 		want(t, "visible", store.Records(), []string{"r"})
+		time.Sleep(time.Second) // the proof is reported behind the caller's back
 		want(t, "in doubt", inDoubt(t, c), nil)
 
 		// Nobody wrote anything: that is decided too, and stays so.
