@@ -62,12 +62,15 @@ func (a *app) runBenchPostgres(c *cli.Context) error {
 		return err
 	}
 	return errors.Join(err, a.show(c, r, func() [][]string {
-		table := [][]string{{"CLIENTS", "PASSES", "TXN/S", "P50 MS", "P99 MS", "PGBENCH/S", "MEAN MS", "RATIO", "OF EACH PASS", "BUDGETS"}}
+		table := [][]string{{"CLIENTS", "PASSES", "TXN/S", "P50 MS", "P99 MS", "PGBENCH/S", "MEAN MS", "RATIO", "OF EACH PASS", "CPU MS", "PGBENCH CPU MS", "BUDGETS"}}
 		f := func(v float64) string { return fmt.Sprintf("%.4g", v) }
+		cpu := func(c pairs.Cost) string {
+			return fmt.Sprintf("client %.3g, nodes %.3g, server %.3g", c.Client, c.Nodes, c.Postgres)
+		}
 		for _, row := range r.Rows {
 			table = append(table, []string{
 				fmt.Sprint(row.Clients), fmt.Sprint(row.Passes), f(row.PerS), f(row.P50), f(row.P99), f(row.BarePerS), f(row.BareMean),
-				f(row.Ratio), fmt.Sprint(row.Ratios), stats.Verdict(row.Budgets),
+				f(row.Ratio), fmt.Sprint(row.Ratios), cpu(row.Cost), cpu(row.BareCost), stats.Verdict(row.Budgets),
 			})
 		}
 		return table

@@ -1,10 +1,13 @@
 package group
 
 import (
+	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestWhatThisProcessUsesIsRead(t *testing.T) {
@@ -19,6 +22,37 @@ func TestWhatThisProcessUsesIsRead(t *testing.T) {
 		t.Errorf("got %+v", u)
 	}
 	if _, err := UsageOf(1 << 30); err == nil {
+		t.Error("a process that is not there uses nothing")
+	}
+}
+
+func TestWhatChildrenUseIsCountedWhileTheyLiveAndAfterwards(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("told by the kernel of Linux only")
+	}
+	parent := exec.CommandContext(t.Context(), "sh", "-c", "(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done); echo done; (while :; do :; done) & read stop; kill $!")
+	parent.Stderr = os.Stderr
+	stop, err1 := parent.StdinPipe()
+	said, err2 := parent.StdoutPipe()
+	if err := errors.Join(err1, err2, parent.Start()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := said.Read(make([]byte, 5)); err != nil { // the first child has ended
+		t.Fatal(err)
+	}
+	first, err := FamilyCPU(parent.Process.Pid)
+	if err != nil || first == 0 {
+		t.Errorf("a child that has ended used %s, %v", first, err)
+	}
+	for now := first; now < first+30*time.Millisecond; { // the second spins until it is ended
+		if now, err = FamilyCPU(parent.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(stop.Close(), parent.Wait()); err != nil && parent.ProcessState.ExitCode() != 0 {
+		t.Error(err)
+	}
+	if _, err := FamilyCPU(1 << 30); err == nil {
 		t.Error("a process that is not there uses nothing")
 	}
 }

@@ -76,6 +76,8 @@ type Row struct {
 	BareMean float64        `json:"pgbench_mean_ms"`
 	Ratio    float64        `json:"ratio"` // of the medians
 	Ratios   []float64      `json:"ratios"`
+	Cost     Cost           `json:"cost_per_txn"`
+	BareCost Cost           `json:"pgbench_cost_per_txn"`
 	Budgets  []stats.Budget `json:"budgets"`
 }
 
@@ -83,8 +85,10 @@ type Row struct {
 type pass struct {
 	done     int
 	perS     float64
-	mean     float64 // milliseconds
-	p50, p99 float64 // milliseconds; ours alone
+	mean     float64       // milliseconds
+	p50, p99 float64       // milliseconds; ours alone
+	client   time.Duration // CPU of the process that asked; pgbench's alone, ours is read beside the others
+	cost     Cost
 }
 
 // Run measures. With an error comes what was measured before it. No process and no file is left.
@@ -169,9 +173,18 @@ func (l *lab) counted(ctx context.Context, what string, bare bool, measure func(
 	if err != nil {
 		return p, err
 	}
+	began, err := l.used(ctx)
+	if err != nil {
+		return p, err
+	}
 	if p, err = measure(); err != nil {
 		return p, err
 	}
+	ended, err := l.used(ctx)
+	if err != nil {
+		return p, err
+	}
+	p.cost = ended.since(began).per(p, bare)
 	after, err := l.rows(ctx, bare)
 	if err != nil {
 		return p, err
@@ -198,6 +211,13 @@ func (l *lab) row(clients int, ours, bare []pass) Row {
 		P50: middle(ours, func(p pass) float64 { return p.p50 }), P99: middle(ours, func(p pass) float64 { return p.p99 }),
 		BareMean: middle(bare, func(p pass) float64 { return p.mean }),
 	}
+	cost := func(of []pass) Cost {
+		return Cost{
+			Client: middle(of, func(p pass) float64 { return p.cost.Client }), Nodes: middle(of, func(p pass) float64 { return p.cost.Nodes }),
+			Postgres: middle(of, func(p pass) float64 { return p.cost.Postgres }), WAL: middle(of, func(p pass) float64 { return p.cost.WAL }),
+		}
+	}
+	r.Cost, r.BareCost = cost(ours), cost(bare)
 	r.Ratio = stats.Rounded(r.PerS/r.BarePerS, 3)
 	for i := range ours {
 		r.Ratios = append(r.Ratios, stats.Rounded(ours[i].perS/bare[i].perS, 3))

@@ -65,11 +65,28 @@ func TestEveryMistakeIsNamedAtOnce(t *testing.T) {
 func TestARowHoldsMediansAndIsHeldAgainstItsBudget(t *testing.T) {
 	l := &lab{c: Config{Limit: 0.7}}
 	bare := []pass{{perS: 100}, {perS: 300}, {perS: 200}}
+	for i := range bare {
+		bare[i].cost = Cost{Client: float64(i), Nodes: 1, Postgres: 2, WAL: 3}
+	}
 	r := l.row(4, []pass{{perS: 90}, {perS: 110}, {perS: 140}}, bare)
+	if r.BareCost != (Cost{1, 1, 2, 3}) || r.Cost != (Cost{}) {
+		t.Errorf("got %+v and %+v", r.BareCost, r.Cost)
+	}
 	if r.PerS != 110 || r.BarePerS != 200 || r.Ratio != 0.55 || len(r.Ratios) != 3 || r.Ratios[0] != 0.9 || r.Budgets[0].OK {
 		t.Errorf("got %+v", r)
 	}
 	if r := l.row(4, []pass{{perS: 150}, {perS: 150}, {perS: 150}}, bare); !r.Budgets[0].OK {
 		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhatWasUsedIsSharedAmongTheTransactions(t *testing.T) {
+	began, ended := used{time.Second, 2 * time.Second, 3 * time.Second, 100}, used{2 * time.Second, 4 * time.Second, 6 * time.Second, 2100}
+	p := pass{done: 1000, client: 500 * time.Millisecond}
+	if got := ended.since(began).per(p, false); got != (Cost{1, 2, 3, 2}) {
+		t.Errorf("ours: %+v", got)
+	}
+	if got := ended.since(began).per(p, true); got != (Cost{0.5, 2, 3, 2}) {
+		t.Errorf("pgbench: %+v", got)
 	}
 }

@@ -74,7 +74,9 @@ func (l *lab) bare(ctx context.Context, clients int) (pass, error) {
 	if err != nil {
 		return pass{}, fmt.Errorf("pgbench failed: %w: %s", err, strings.TrimSpace(said.String()))
 	}
-	return readPgbench(string(out))
+	p, err := readPgbench(string(out))
+	p.client = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	return p, err
 }
 
 var (
