@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -50,7 +51,7 @@ func peerName(ctx context.Context) string {
 		return "unknown"
 	}
 	if shown := chains(p); len(shown) > 0 {
-		return "certificate " + shown[0][0].Subject.String()
+		return "certificate " + inHeader(shown[0][0].Subject.String())
 	}
 	if p.Addr == nil {
 		return "unknown"
@@ -60,6 +61,14 @@ func peerName(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return host
+}
+
+// inHeader is a name as a header of a call takes it: in printable ASCII.
+func inHeader(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) < 0 {
+		return name
+	}
+	return strconv.QuoteToASCII(name)
 }
 
 // chains are the ways from the certificate that the peer has proven to be its own to an authority; none
@@ -153,7 +162,7 @@ func (g *Guard) granted(id identity) []grant {
 	return g.c.Roles().byName[id.name]
 }
 
-// HandOn adds to the context of an outgoing call whose call it is that this node, self, hands on. It is what goes with a call that is handed on to the leader.
+// HandOn adds to the context of an outgoing call whose call it is that this node, self, hands on to the leader.
 func (g *Guard) HandOn(ctx context.Context, self string) context.Context {
 	ctx = metadata.AppendToOutgoingContext(ctx, hopHeader, self, callerHeader, peerName(ctx))
 	if !g.c.Certificates {
