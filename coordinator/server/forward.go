@@ -75,13 +75,17 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	return resp, nil
 }
 
+// maxAnswer bounds what is handed back, bytes: as much as clients take of the leader itself. grpc-go's own bound is
+// far below, and a long answer would reach those alone who ask the leader.
+const maxAnswer = 64 << 20
+
 func (f *forwarder) conn(addr string) (*grpc.ClientConn, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if c := f.conns[addr]; c != nil {
 		return c, nil
 	}
-	opts := []grpc.DialOption{grpc.WithTransportCredentials(f.creds)}
+	opts := []grpc.DialOption{grpc.WithTransportCredentials(f.creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer))}
 	target := addr
 	if f.dial != nil {
 		opts = append(opts, grpc.WithContextDialer(f.dial))
