@@ -74,24 +74,56 @@ func (d *doubt) member(id ledger.ScopeID, name string) string {
 	return "member " + name
 }
 
-// unfinished epochs, oldest decision of each scope first, and with them those that lost a branch and wait
-// for a person to accept that.
+// together joins lists to one of at most limit. None crowds another out: they take turns, the first of them first, until
+// there is no more room or nothing left. A thousand open rounds are as things should be, and must not hide what a person
+// has to look at.
+func together(limit int, lists ...[]*unisinkv1.Transaction) (all []*unisinkv1.Transaction) {
+	taken := make([]int, len(lists))
+	for left, more := limit, true; more && left > 0; {
+		more = false
+		for i, l := range lists {
+			if left > 0 && taken[i] < len(l) {
+				taken[i]++
+				left, more = left-1, true
+			}
+		}
+	}
+	for i, l := range lists {
+		all = append(all, l[:taken[i]]...)
+	}
+	return all
+}
+
+// unfinished are epochs that lost a branch and wait for a person to accept that, then those that are decided and not
+// proven, oldest decision of each scope first.
 func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
 	type found struct {
-		scope ledger.ScopeID
-		epoch ledger.EpochRecord
+		scope  ledger.ScopeID
+		epoch  ledger.EpochRecord
+		broken bool
 	}
 	var all []found
 	d.s.c.Node.View(func(m *ledger.Machine) {
 		for _, id := range m.Scopes() {
 			sc, _ := m.Scope(id)
 			for _, e := range sc.Epochs {
-				if len(all) < limit && (e.ProvenAt == 0 || slices.ContainsFunc(e.Branches, lost)) {
-					all = append(all, found{id, e})
+				if broken := slices.ContainsFunc(e.Branches, lost); broken || e.ProvenAt == 0 {
+					all = append(all, found{id, e, broken})
 				}
 			}
 		}
 	})
+	slices.SortStableFunc(all, func(a, b found) int {
+		switch {
+		case a.broken == b.broken:
+			return 0
+		case a.broken:
+			return -1
+		default:
+			return 1
+		}
+	})
+	all = all[:min(limit, len(all))]
 	out := make([]*unisinkv1.Transaction, len(all))
 	for i, f := range all {
 		out[i] = d.epoch(f.scope, f.epoch)

@@ -142,8 +142,8 @@ func (t *transactions) ListTransactions(_ context.Context, req *unisinkv1.ListTr
 	if !req.GetInDoubt() {
 		return &unisinkv1.ListTransactionsResponse{Transactions: d.byHand(false, limit)}, nil
 	}
-	all := append(append(d.undecided(), d.unfinished(limit)...), d.byHand(true, limit)...)
-	return &unisinkv1.ListTransactionsResponse{Transactions: all[:min(limit, len(all))]}, nil
+	all := together(limit, d.unfinished(limit), d.byHand(true, limit), d.undecided())
+	return &unisinkv1.ListTransactionsResponse{Transactions: all}, nil
 }
 
 func epochTransaction(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {
