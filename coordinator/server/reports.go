@@ -30,17 +30,24 @@ const (
 	silence = 3
 )
 
-// add takes a report in; a later one of the same resolver takes its place.
-func (r *reports) add(q *unisinkv1.ReportRequest, now time.Time) {
-	every := time.Duration(q.GetIntervalMs()) * time.Millisecond
-	every = min(max(every, leastReport), mostReport)
+// mostResolvers bounds how many are remembered: a report may be megabytes.
+const mostResolvers = 64
+
+// add takes a report in; a later one of the same resolver takes its place. False: there are too many others.
+func (r *reports) add(q *unisinkv1.ReportRequest, now time.Time) bool {
+	every := time.Duration(min(q.GetIntervalMs(), mostReport.Milliseconds())) * time.Millisecond
+	every = max(every, leastReport)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.all == nil {
 		r.all = map[string]report{}
 	}
-	r.all[q.GetResolver()] = report{q, now.Add(silence * every)}
 	maps.DeleteFunc(r.all, func(_ string, o report) bool { return now.After(o.until) })
+	if _, known := r.all[q.GetResolver()]; !known && len(r.all) >= mostResolvers {
+		return false
+	}
+	r.all[q.GetResolver()] = report{q, now.Add(silence * every)}
+	return true
 }
 
 // list returns what is remembered, by resolver.
@@ -60,7 +67,9 @@ func (r *resolution) Report(_ context.Context, req *unisinkv1.ReportRequest) (*u
 	if req.GetResolver() == "" {
 		return nil, invalid("a report needs the resolver's name")
 	}
-	r.reports.add(req, time.Now())
+	if !r.reports.add(req, time.Now()) {
+		return nil, busy("%d resolvers report already, and one more is not shown; what it finishes counts all the same", mostResolvers)
+	}
 	return &unisinkv1.ReportResponse{}, nil
 }
 
