@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -14,9 +16,16 @@ import (
 
 // report tells the coordinator, now and then, what is reached and what is tried in vain.
 func (r *Resolver) report(ctx context.Context) {
+	refused := false
 	for {
-		if _, err := r.calls.Report(ctx, r.said()); err != nil && ctx.Err() == nil {
-			r.log.DebugContext(ctx, "report not taken", obs.Err(err)) // that nobody answers is said by poll
+		_, err := r.calls.Report(ctx, r.said())
+		switch {
+		case err == nil:
+			refused = false
+		case ctx.Err() != nil || route.Retryable(err): // that nobody answers is said by poll
+		case !refused:
+			refused = true
+			r.log.WarnContext(ctx, "report refused; operators do not see what this resolver reaches and finds", obs.Err(err))
 		}
 		if !route.Sleep(ctx, r.c.ReportEvery) {
 			return
@@ -46,7 +55,22 @@ func (r *Resolver) said() *unisinkv1.ReportRequest {
 		out.InDoubt = append(out.InDoubt, s.inDoubt...)
 	}
 	slices.Sort(out.Kinds)
-	return out
+	return fitting(out)
+}
+
+// mostReport bounds a report, bytes: a node takes messages of twice as many.
+const mostReport = 2 << 20
+
+// fitting leaves out what would make a report too long to be taken: what is tried in vain first, which the ledger
+// lists as unfinished anyway, then what was found in doubt.
+func fitting(r *unisinkv1.ReportRequest) *unisinkv1.ReportRequest {
+	for proto.Size(r) > mostReport && len(r.GetTroubles()) > 0 {
+		r.Troubles = r.Troubles[:len(r.GetTroubles())/2]
+	}
+	for proto.Size(r) > mostReport && len(r.GetInDoubt()) > 0 {
+		r.InDoubt = r.InDoubt[:len(r.GetInDoubt())/2]
+	}
+	return r
 }
 
 // tell takes the troubles of the chains into what is reported.
