@@ -22,13 +22,16 @@ import (
 // network file system is none.
 type File struct {
 	path string
-	mu   sync.Mutex // one call of this process at a time; the lock of the file is polled
+	sync func(dir string) error // makes a new file's name durable
+
+	mu    sync.Mutex // one call of this process at a time; the lock of the file is polled. It guards named too
+	named bool       // the file's name is durable
 }
 
 var _ participant.Journal = (*File)(nil)
 
 // At is the journal at a path. The file is made by the first Update, in a directory that exists.
-func At(path string) *File { return &File{path: path} }
+func At(path string) *File { return &File{path: path, sync: syncDir} }
 
 // lockLimit bounds the wait for other processes, which hold the lock for one call each.
 const lockLimit = 10 * time.Second
@@ -89,25 +92,22 @@ func (f *File) with(ctx context.Context, write bool, do func(*bbolt.DB) error) (
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, max(time.Until(end), time.Millisecond))
 	}
-	made := false
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
-		if !write {
-			return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
-		}
-		made = true
+	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) && !write {
+		return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
 	}
 	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: wait, ReadOnly: !write})
 	if err != nil {
 		return fmt.Errorf("open journal %s: %w", f.path, err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := do(db); err != nil {
-		return err
+	// Also where the file was there before: the process that made it may have died before this.
+	if write && !f.named {
+		if err := f.sync(filepath.Dir(f.path)); err != nil {
+			return err
+		}
+		f.named = true
 	}
-	if made {
-		return syncDir(filepath.Dir(f.path))
-	}
-	return nil
+	return do(db)
 }
 
 // syncDir makes a new file's name durable.
