@@ -2,6 +2,7 @@ package rig
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -36,19 +37,35 @@ func LeftPrepared(ctx context.Context, dsn string) (left []string, err error) {
 	return left, nil
 }
 
-// InDoubt asks with `unisink txn list --in-doubt` what the group does not know the end of.
+// InDoubt asks with `unisink txn list --in-doubt` what the group does not know the end of. The exit code alone does not
+// tell: it is 0 as long as nobody has broken a promise.
 func InDoubt(ctx context.Context, bin string, coordinators []string) (left []string, err error) {
-	args := []string{"txn", "list", "--in-doubt"}
+	args := []string{"txn", "list", "--in-doubt", "-o", "json"}
 	for _, c := range coordinators {
 		args = append(args, "--coordinator", c)
 	}
-	out, err := exec.CommandContext(ctx, bin, args...).CombinedOutput()
+	cmd := exec.CommandContext(ctx, bin, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
-	case err == nil:
-		return nil, nil
 	case errors.As(err, &exit):
-		return []string{"unisink txn list --in-doubt says " + strings.TrimSpace(string(out))}, nil
+		left = append(left, "unisink txn list --in-doubt says "+strings.TrimSpace(said.String()))
+	case err != nil:
+		return nil, fmt.Errorf("run unisink txn list: %w", err)
 	}
-	return nil, fmt.Errorf("run unisink txn list: %w", err)
+	var list struct {
+		Transactions []struct{ Txn, Outcome, Next string }
+	}
+	if err := json.Unmarshal(out, &list); err != nil {
+		if len(left) > 0 {
+			return left, nil // it could not answer, and said why
+		}
+		return nil, fmt.Errorf("read what unisink txn list says: %w", err)
+	}
+	for _, t := range list.Transactions {
+		left = append(left, fmt.Sprintf("in doubt: transaction %s is %s: %s", t.Txn, t.Outcome, t.Next))
+	}
+	return left, nil
 }
