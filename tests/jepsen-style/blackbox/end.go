@@ -25,6 +25,7 @@ const (
 	drainIn  = 90 * time.Second
 	finishIn = 90 * time.Second
 	leaveIn  = 20 * time.Second
+	readIn   = 10 * time.Minute        // of hours of results
 	watchFor = 1500 * time.Millisecond // the states of nodes at rest
 )
 
@@ -270,30 +271,16 @@ func readRecords(dir string, m file.Manifest) (records []string, err error) {
 
 // readTopic reads the order in which epochs became visible in each partition of the results.
 func (r *run) readTopic(ctx context.Context) error {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(r.kafka.Addrs()...), kgo.ConsumeTopics(topicOut),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
-		return fmt.Errorf("make a reader of the results: %w", err)
-	}
-	defer cl.Close()
 	last := map[int32]string{}
-	for {
-		some, cancel := context.WithTimeout(ctx, 3*time.Second)
-		fetches := cl.PollFetches(some)
-		cancel()
-		if fetches.NumRecords() == 0 {
-			return ctx.Err() // nothing more comes
-		}
-		fetches.EachRecord(func(rec *kgo.Record) {
-			for _, h := range rec.Headers {
-				if h.Key != "unisink-epoch" || last[rec.Partition] == string(h.Value) {
-					continue
-				}
-				last[rec.Partition] = string(h.Value)
-				r.sawEpoch(rec, string(h.Value))
+	return rig.ReadCommitted(ctx, r.kafka.Addrs(), topicOut, readIn, func(rec *kgo.Record) {
+		for _, h := range rec.Headers {
+			if h.Key != "unisink-epoch" || last[rec.Partition] == string(h.Value) {
+				continue
 			}
-		})
-	}
+			last[rec.Partition] = string(h.Value)
+			r.sawEpoch(rec, string(h.Value))
+		}
+	})
 }
 
 func (r *run) sawEpoch(rec *kgo.Record, value string) {

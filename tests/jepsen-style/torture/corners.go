@@ -302,44 +302,9 @@ func (c *corners) whole(ctx context.Context, name string) error {
 
 // read counts the committed records of a topic by their values.
 func (c *corners) read(ctx context.Context, topic string) (map[string]int, error) {
-	ends, err := c.adm.ListCommittedOffsets(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("list committed offsets of %s: %w", topic, err)
-	}
-	starts, err := c.adm.ListStartOffsets(ctx, topic)
-	if err != nil {
-		return nil, fmt.Errorf("list start offsets of %s: %w", topic, err)
-	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.cluster.Addrs()...), kgo.ConsumeTopics(topic), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.KeepControlRecords())
-	if err != nil {
-		return nil, err
-	}
-	defer cl.Close()
-	left := map[int32]int64{}
-	ends.Each(func(o kadm.ListedOffset) {
-		if s, ok := starts.Lookup(o.Topic, o.Partition); ok && s.Offset < o.Offset {
-			left[o.Partition] = o.Offset
-		}
-	})
 	seen := map[string]int{}
-	ctx, cancel := context.WithTimeout(ctx, settleIn)
-	defer cancel()
-	for len(left) > 0 {
-		fetches := cl.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return nil, fmt.Errorf("read %s: %w", topic, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() {
-				seen[string(r.Value)]++
-			}
-			if r.Offset+1 >= left[r.Partition] {
-				delete(left, r.Partition)
-			}
-		})
-	}
-	return seen, nil
+	err := rig.ReadCommitted(ctx, c.cluster.Addrs(), topic, settleIn, func(r *kgo.Record) { seen[string(r.Value)]++ })
+	return seen, err
 }
 
 // lose deletes records that are decided and not committed. Whoever commits them next notes the loss before it
