@@ -80,11 +80,16 @@ func provenText(e *unisinkv1.EpochRecord) string {
 	return fmt.Sprintf("after %dms", max(0, e.GetProvenAtMs()-e.GetDecidedAtMs()))
 }
 
+// clock is a time of this machine's day, with the day where that is not plain.
 func clock(ms int64) string {
 	if ms == 0 {
 		return "-"
 	}
-	return time.UnixMilli(ms).Format("15:04:05.000")
+	at := time.UnixMilli(ms)
+	if time.Since(at).Abs() > 12*time.Hour {
+		return at.Format(time.DateTime)
+	}
+	return at.Format("15:04:05.000")
 }
 
 func (a *app) epochShow(c *cli.Context) error {

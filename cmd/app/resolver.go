@@ -211,7 +211,7 @@ func (a *app) knows(kind string) bool {
 
 // resolveWhileLeading makes a node run the resolver of a file for as long as it leads, so that the file's credentials
 // are in use once in the group. It speaks with the group as any client does: by --ca, --cert and --key if they are
-// given, else by the node's own certificate, which then needs the role resolver.
+// given, else by the node's own certificate, which has the role resolver.
 func (a *app) resolveWhileLeading(c *cli.Context, cfg *coordinator.Config) (*reach, error) {
 	file := c.String("resolver")
 	if file == "" {

@@ -182,7 +182,7 @@ func choices(t *unisinkv1.Transaction) []string {
 			"Scope " + scope + " was halted for it; others go on. What that branch should have made visible is not there. A person chooses:\n" +
 				"  unisink pipeline resume " + scope + " --why …        go on from the restore point; the loss stays open, and readers' cuts end before it\n" +
 				"  unisink pipeline accept-loss " + scope + " --why …   go on, and let the loss be known and accepted: cuts go past it\n" +
-				"  unisink pipeline rewind " + scope + " EPOCH --why …  go back to a kept restore point, and resume: everything after it is made again, in every sink",
+				"  unisink pipeline rewind " + scope + " --to EPOCH --why … --yes  go back to a kept restore point, and resume: everything after it is made again, in every sink",
 		}
 	case t.GetHeuristic() != "":
 		return []string{"What that branch should have made visible is not there, or the reverse. Once it is mended or accepted:\n" +
