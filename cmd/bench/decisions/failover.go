@@ -70,6 +70,14 @@ type FailoverResult struct {
 	CutOff string    `json:"cut_off,omitempty"`
 }
 
+// broken is an error when a decision that somebody was told does not stand: no figure counts then.
+func (r FailoverResult) broken() error {
+	if r.Lost == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of %d transactions that were told committed are committed no more", r.Lost, r.Told)
+}
+
 // Spread is the middle and the end of some values.
 type Spread struct {
 	P50 float64 `json:"p50"`
@@ -112,7 +120,7 @@ func Failover(ctx context.Context, c FailoverConfig) (out FailoverResult, err er
 	if err != nil {
 		out.CutOff = "it ended with an error"
 	}
-	return out, err
+	return out, errors.Join(err, out.broken())
 }
 
 type failover struct {

@@ -54,3 +54,12 @@ func TestEveryMistakeOfAFailoverIsNamedAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestALostDecisionIsAnErrorAndNoFigure(t *testing.T) {
+	if err := (FailoverResult{Told: 9}).broken(); err != nil {
+		t.Errorf("nothing lost: %v", err)
+	}
+	if err := (FailoverResult{Told: 9, Lost: 1}).broken(); err == nil || !strings.Contains(err.Error(), "1 of 9") {
+		t.Errorf("one lost: %v", err)
+	}
+}
