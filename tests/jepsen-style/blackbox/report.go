@@ -14,6 +14,7 @@ import (
 	"github.com/unisink/unisink/tests/jepsen-style/blackbox/house"
 	"github.com/unisink/unisink/tests/jepsen-style/blackbox/judge"
 	"github.com/unisink/unisink/tests/jepsen-style/check"
+	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
 // Verdicts of a run.
@@ -83,6 +84,11 @@ func (r *run) judge(report *Report) error {
 		return err
 	}
 	report.Rules = append(judge.All(events, r.bounds(), filepath.Join(r.dir, "register.html")), report.Rules...)
+	panics, err := rig.Panics(r.dir)
+	if err != nil {
+		return err
+	}
+	report.Problems = append(report.Problems, panics...)
 	t := r.nemesis.tally()
 	report.Epochs, report.Transfers, report.Leaders = r.scribe.totals()
 	report.Calls, report.Compared = r.book.Count(), compared(events)

@@ -399,6 +399,11 @@ func (r *trial) finish(ctx context.Context, crew *child.Crew, report *Report) er
 			}
 		}
 	}
+	panics, err := rig.Panics(r.dir)
+	if err != nil {
+		return err
+	}
+	report.Problems = append(report.Problems, panics...)
 	report.Missing = missing(want, report.Points)
 	report.Short = report.tooFew(r.quota)
 	report.conclude()
