@@ -70,6 +70,8 @@ type Seams struct {
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
 	// OnFatal replaces the end of the process.
 	OnFatal func(error)
+	// Opened is told the node's log before anything is served: what goes into it there was judged by no edge.
+	Opened func(*raftnode.Node)
 }
 
 func (c Config) withDefaults() Config {

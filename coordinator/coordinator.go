@@ -76,6 +76,9 @@ func New(c Config) (*Coordinator, error) {
 		}
 		return nil, errors.Join(errs...)
 	}
+	if c.Seams.Opened != nil {
+		c.Seams.Opened(co.node)
+	}
 	co.known.Store(co.node.Status().LastIndex)
 	co.leaving = make(chan struct{})
 	co.leave = sync.OnceFunc(func() { close(co.leaving) })

@@ -3,10 +3,10 @@ package participant
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/unisink/unisink/internal/branchname"
 )
 
 // Resource is the adapter contract: what a participant changes under one name. Two of a kind have
@@ -120,12 +120,7 @@ type Namespace struct {
 }
 
 // String is "name" for the first incarnation and "name~2" for later ones.
-func (n Namespace) String() string {
-	if n.Incarnation <= 1 {
-		return n.Name
-	}
-	return n.Name + "~" + strconv.FormatUint(n.Incarnation, 10)
-}
+func (n Namespace) String() string { return branchname.Namespace(n.Name, n.Incarnation) }
 
 // BranchName names a branch for ever: by namespace, scope, member, resource and epoch. Its parts
 // hold no '.', so that it can be parsed and is never matched by prefix (L9).
@@ -143,10 +138,10 @@ type BranchName struct {
 
 // String is "ns.pipeline.shard.member.resource.generation.n", or "ns.txn.resource" by hand.
 func (b BranchName) String() string {
-	if b.Txn != "" {
-		return b.Namespace.String() + "." + b.Txn + "." + b.Resource
-	}
-	return fmt.Sprintf("%s.%s.%d.%s.%s.%d.%d", b.Namespace, b.Pipeline, b.Shard, b.Member, b.Resource, b.Generation, b.N)
+	return branchname.Name{
+		Namespace: b.Namespace.Name, Incarnation: b.Namespace.Incarnation, Pipeline: b.Pipeline, Shard: b.Shard, Member: b.Member,
+		Resource: b.Resource, Generation: b.Generation, N: b.N, Txn: b.Txn,
+	}.String()
 }
 
 // Scope is "pipeline/shard".
@@ -154,56 +149,23 @@ func (b BranchName) Scope() string { return b.Pipeline + "/" + strconv.FormatUin
 
 // ParseBranchName reads what String writes.
 func ParseBranchName(s string) (BranchName, error) {
-	p := strings.Split(s, ".")
-	bad := func() (BranchName, error) {
-		return BranchName{}, fmt.Errorf("%q is no branch name; one looks like ns.pipeline.0.member.resource.7.12 or ns.txn.resource", s)
-	}
-	if len(p) != 7 && len(p) != 3 {
-		return bad()
-	}
-	for _, part := range p {
-		if part == "" {
-			return bad()
-		}
-	}
-	ns, err := ParseNamespace(p[0])
+	n, err := branchname.Parse(s)
 	if err != nil {
-		return bad()
+		return BranchName{}, err
 	}
-	if len(p) == 3 {
-		return BranchName{Namespace: ns, Txn: p[1], Resource: p[2]}, nil
-	}
-	shard, err1 := strconv.ParseUint(p[2], 10, 32)
-	gen, err2 := strconv.ParseUint(p[5], 10, 64)
-	n, err3 := strconv.ParseUint(p[6], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
-		return bad()
-	}
-	b := BranchName{Namespace: ns, Pipeline: p[1], Shard: uint32(shard), Member: p[3], Resource: p[4], Generation: gen, N: n}
-	if b.String() != s {
-		return bad()
-	}
-	return b, nil
+	return BranchName{
+		Namespace: Namespace{Name: n.Namespace, Incarnation: n.Incarnation}, Pipeline: n.Pipeline, Shard: n.Shard, Member: n.Member,
+		Resource: n.Resource, Generation: n.Generation, N: n.N, Txn: n.Txn,
+	}, nil
 }
 
 // ParseNamespace reads "name" or "name~2".
 func ParseNamespace(s string) (Namespace, error) {
-	name, inc, found := strings.Cut(s, "~")
-	if name == "" {
-		return Namespace{}, fmt.Errorf("%q is no namespace", s)
+	name, incarnation, err := branchname.ParseNamespace(s)
+	if err != nil {
+		return Namespace{}, err
 	}
-	if !found {
-		return Namespace{Name: name, Incarnation: 1}, nil
-	}
-	n, err := strconv.ParseUint(inc, 10, 64)
-	if err != nil || n < 2 {
-		return Namespace{}, fmt.Errorf("%q is no namespace: the incarnation after '~' is a number from 2", s)
-	}
-	ns := Namespace{Name: name, Incarnation: n}
-	if ns.String() != s {
-		return Namespace{}, fmt.Errorf("%q is no namespace: write the incarnation as %d", s, n)
-	}
-	return ns, nil
+	return Namespace{Name: name, Incarnation: incarnation}, nil
 }
 
 // MaxHandle is the largest encoded handle, bytes.

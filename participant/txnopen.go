@@ -7,11 +7,9 @@ import (
 	"maps"
 	"slices"
 	"time"
-)
 
-// handScope stands in the place of a pipeline in what resources are opened for by hand. No pipeline
-// can have this name: theirs begin with a letter or a digit.
-const handScope = "_hand"
+	"github.com/unisink/unisink/internal/branchname"
+)
 
 // handPending is how many branches of transactions run by hand may be open or prepared at once in
 // a resource that has to count them (Kafka's slots).
@@ -23,7 +21,7 @@ const handPending = 16
 // opening by this machine's clock, in milliseconds.
 func HandOpening(ns Namespace, process, resource string) Opening {
 	return Opening{
-		Namespace: ns, Scope: handScope + "/0", Member: process, Resource: resource,
+		Namespace: ns, Scope: branchname.HandPipeline + "/0", Member: process, Resource: resource,
 		Generation: uint64(time.Now().UnixMilli()), MaxPending: handPending, EpochInterval: time.Second,
 	}
 }

@@ -45,6 +45,7 @@ type node struct {
 	id      string
 	clients *bufconn.Listener // nil while it is down
 	conns   []net.Conn
+	log     *raftnode.Node
 	cut     bool
 	stop    context.CancelFunc
 	done    chan error
@@ -147,7 +148,10 @@ func (c *Cluster) Restart(id string) {
 	l := bufconn.Listen(1 << 20)
 	cfg := coordinator.Config{
 		NodeID: id, RaftBind: id, ClientAdvertise: Address(id), ClientBind: Address(id), Logger: c.logger(), Insecure: true,
-		Seams: coordinator.Seams{Raft: c.net.Seams(id), Clients: l, Dial: c.Dial, OnFatal: func(err error) { c.t.Errorf("node %s must not go on: %v", id, err) }},
+		Seams: coordinator.Seams{
+			Raft: c.net.Seams(id), Clients: l, Dial: c.Dial, OnFatal: func(err error) { c.t.Errorf("node %s must not go on: %v", id, err) },
+			Opened: func(log *raftnode.Node) { n.log = log },
+		},
 	}
 	if c.change != nil {
 		c.change(&cfg)
@@ -309,6 +313,17 @@ func (c *Cluster) Leader() string {
 	}
 	c.t.Fatal("no leader within a minute")
 	return ""
+}
+
+// Decide puts a command into the leader's log past the edge, as a build does whose edge judges less.
+func (c *Cluster) Decide(b ledger.Body) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	r, err := c.nodes[c.Leader()].log.Propose(ctx, ledger.Command{Actor: "test", Body: b})
+	if err != nil || !r.OK() {
+		c.t.Fatalf("%T past the edge: %s, %v", b, r.Text, err)
+	}
 }
 
 // AssertSameState waits until all nodes have applied the same, and compares the hashes of what

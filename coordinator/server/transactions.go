@@ -27,6 +27,9 @@ func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (
 	if wait == 0 {
 		wait = t.s.c.HandTimeout
 	}
+	if err := t.ownHandles(ctx, req.GetMeta(), req.GetTxn(), req.GetBranches()); err != nil {
+		return nil, err
+	}
 	r, err := t.s.propose(ctx, req.GetMeta(), ledger.Announce{
 		Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches()), Deadline: time.Now().Add(wait).UnixMilli(),
 	})
@@ -38,6 +41,9 @@ func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (
 
 // Commit decides.
 func (t *transactions) Commit(ctx context.Context, req *unisinkv1.CommitRequest) (*unisinkv1.CommitResponse, error) {
+	if err := t.ownHandles(ctx, req.GetMeta(), req.GetTxn(), req.GetBranches()); err != nil {
+		return nil, err
+	}
 	r, err := t.s.propose(ctx, req.GetMeta(), ledger.Commit{Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches())})
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/round"
+	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -105,6 +106,11 @@ func (s *scope) place(ctx context.Context, m *member, st *unisinkv1.Standing) {
 		g.ready[m.name] = true
 		s.start(ctx, g)
 		told := standing(g, m, st)
+		for _, v := range st.GetVotes() {
+			if wire.Epoch(v.GetEpoch()).Generation == g.number && s.foreign(ctx, g, m.name, m.instance, v) != "" {
+				return
+			}
+		}
 		for _, v := range told.Votes {
 			s.event(eventlog.Vote, ledger.Epoch{Generation: g.number, N: v.N}, m.name, v.Kind.String()+", repeated")
 		}

@@ -157,6 +157,9 @@ func (s *scope) vote(ctx context.Context, req *unisinkv1.VoteRequest) (g *genera
 		return nil, false, err
 	}
 	s.hear(req.GetMember(), req.GetInstance())
+	if bad := s.foreign(ctx, g, req.GetMember(), req.GetInstance(), v); bad != "" {
+		return nil, false, invalid("%s", bad)
+	}
 	if n := v.GetProvenThrough(); n > g.final {
 		if err := s.claimed(ctx, req.GetMember(), req.GetInstance(), ledger.Epoch{Generation: g.number, N: n}); err != nil {
 			return nil, false, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/participant/resolver"
@@ -203,17 +204,18 @@ func TestAHandleOfANewerVersionWaitsForANewerResolver(t *testing.T) {
 	})
 }
 
-// Row L9. A client hands in the handle of a branch that a pipeline has prepared, and that nobody has decided.
+// Row L9. A coordinator of an earlier build has decided what a client handed in: the handle of a branch that a pipeline has
+// prepared, and that nobody has decided.
 func TestL9_AHandleOfSomebodyElseIsNotFinished(t *testing.T) {
 	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
 		r.resolve(nil)
 		theirs := r.stores["out"].Plant(r.branch(1, 900, "out"), "undecided")
 		txn := hands(t)
-		if _, err := r.cl.Commit(t.Context(), txn, []participant.HandBranch{{Resource: "out", Handle: theirs}}); err != nil {
-			t.Fatal(err)
-		}
+		r.Decide(ledger.Commit{Txn: ledger.TxnID(txn), Branches: []ledger.HandBranch{{Resource: "out", Handle: ledger.Handle{
+			Kind: theirs.Kind, Version: theirs.Version, Identity: theirs.Identity, Alias: theirs.Alias, Name: theirs.Name,
+		}}}})
 		r.until(20*time.Second, "it is told", func() bool { return len(r.told().GetTroubles()) == 1 })
-		if x := r.told().GetTroubles()[0]; !strings.Contains(x.GetTrouble(), "which is not its own") || x.GetBranch().GetTxn() != txn {
+		if x := r.told().GetTroubles()[0]; !strings.Contains(x.GetTrouble(), "names another branch than its own") || x.GetBranch().GetTxn() != txn {
 			t.Errorf("told is %v", x)
 		}
 		if got := r.stores["out"].Records(); len(got) != 0 {
@@ -226,6 +228,24 @@ func TestL9_AHandleOfSomebodyElseIsNotFinished(t *testing.T) {
 		done, err := once.Finish(t.Context(), txn)
 		if err != nil || len(done) != 1 || !errors.Is(done[0].Err, participant.ErrBug) || len(r.stores["out"].Records()) != 0 {
 			t.Errorf("finished by hand: %v, %v", done, err)
+		}
+	})
+}
+
+// What is prepared by hand under names that a process has for itself, as in Kafka, is its transaction's own.
+func TestWhatIsPreparedByHandUnderAProcessesOwnNamesIsFinished(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.resolve(nil)
+		name := r.branch(1, 3, "out")
+		name.Pipeline, name.Member, name.Generation = "_hand", "teller", 1764
+		txn := hands(t)
+		h := r.stores["out"].Plant(name, "paid")
+		if _, err := r.cl.Commit(t.Context(), txn, []participant.HandBranch{{Resource: "out", Handle: h}}); err != nil {
+			t.Fatal(err)
+		}
+		r.until(20*time.Second, "it is finished", func() bool { return len(r.stores["out"].Records()) == 1 })
+		if told := r.told().GetTroubles(); len(told) != 0 {
+			t.Errorf("told is %v", told)
 		}
 	})
 }
