@@ -62,10 +62,19 @@ func (s *Shop) Sold() []string {
 	return append([]string{}, s.sold...)
 }
 
+// longestLine that is taken, bytes.
+const longestLine = 16 << 20
+
 func (s *Shop) serve(w http.ResponseWriter, r *http.Request) {
 	var lines []string
-	for in := bufio.NewScanner(r.Body); in.Scan(); {
+	in := bufio.NewScanner(r.Body)
+	in.Buffer(nil, longestLine)
+	for in.Scan() {
 		lines = append(lines, in.Text())
+	}
+	if err := in.Err(); err != nil { // what was read of it is no item
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
 	}
 	code, text := s.change(r.PathValue("id"), r.PathValue("verb"), lines)
 	w.WriteHeader(code)
