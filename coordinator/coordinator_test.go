@@ -54,6 +54,25 @@ func TestAFollowerForwardsAndEveryNodeHoldsTheSame(t *testing.T) {
 	})
 }
 
+func TestWhoAsksAFollowerAsksTheLeaderNextTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 3)
+		leader := c.Leader()
+		for _, id := range c.IDs() {
+			client := c.ClientAt(id)
+			for range 2 { // the first answer says who leads, and by the second that node is connected
+				if _, err := client.Commit(deadline(t, 10*time.Second), txnID(t), branches()); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+			if got := client.Router().Leader(); got != coordinatortest.Address(leader) {
+				t.Errorf("after calls through %s node %s is asked, and %s leads", id, got, leader)
+			}
+		}
+	})
+}
+
 func TestADecisionIsMadeOnceOverLeaderChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := coordinatortest.Start(t, 3)

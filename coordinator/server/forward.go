@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -72,6 +73,8 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if err := conn.Invoke(f.mark(ctx, st.ID), info.FullMethod, req, resp); err != nil {
 		return nil, err // the leader's status, as it is
 	}
+	// The caller may ask the leader itself next time. Without the header it goes on asking here.
+	_ = grpc.SetHeader(ctx, metadata.Pairs(grpcerr.HeaderLeader, addr))
 	return resp, nil
 }
 

@@ -80,6 +80,9 @@ const (
 	MetaRetryAt = "retry_at_ms"
 )
 
+// HeaderLeader is the header of an answer that a node had from the leader and handed on: the leader's client address.
+const HeaderLeader = "unisink-leader"
+
 // New makes the error that a gRPC handler returns: a status with an ErrorInfo. The map is
 // copied into the status.
 func New(code codes.Code, reason, msg string, meta map[string]string) error {

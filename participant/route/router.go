@@ -13,9 +13,12 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"google.golang.org/grpc"
 	grpcbackoff "google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
 
+	"github.com/unisink/unisink/internal/grpcerr"
 	"github.com/unisink/unisink/internal/grpctls"
 )
 
@@ -275,11 +278,37 @@ func Hinted(err error) bool {
 	return errors.As(err, &nl) && nl.Leader != "" && nl.Leader != nl.Node
 }
 
-// Invoke makes a unary call by Do.
+// Invoke makes a unary call by Do. A node that has the answer from the leader says so, and the leader is asked next
+// time, if it can be reached.
 func (r *Router) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return r.Do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
-		return conn.Invoke(ctx, method, args, reply, opts...)
+	var head metadata.MD
+	err := r.Do(ctx, func(ctx context.Context, conn grpc.ClientConnInterface) error {
+		head = nil
+		return conn.Invoke(ctx, method, args, reply, append(slices.Clone(opts), grpc.Header(&head))...)
 	})
+	if leader := head.Get(grpcerr.HeaderLeader); err == nil && len(leader) > 0 {
+		r.prefer(leader[0])
+	}
+	return err
+}
+
+// prefer makes the node that leads the one to ask, as soon as it is connected: whoever answered in its stead may be
+// the only one that can be reached from here, and then goes on being asked.
+func (r *Router) prefer(leader string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	t, err := r.target(leader)
+	if err != nil {
+		return
+	}
+	if t.Conn.GetState() != connectivity.Ready {
+		t.Conn.Connect() // behind the caller's back
+		return
+	}
+	r.leader = leader
+	if !slices.Contains(r.known, leader) {
+		r.known = append(r.known, leader)
+	}
 }
 
 // NewStream opens a stream at the leader as far as is known. It tries once: whether a broken

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -54,6 +55,13 @@ func leads(context.Context) error { return nil }
 func follows(leader string) func(context.Context) error {
 	return func(context.Context) error {
 		return grpcerr.New(codes.FailedPrecondition, grpcerr.NotLeader, "not me", map[string]string{grpcerr.MetaLeader: leader})
+	}
+}
+
+// handsOn is a node that answers with what it had from the leader.
+func handsOn(leader string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		return grpc.SetHeader(ctx, metadata.Pairs(grpcerr.HeaderLeader, leader))
 	}
 }
 
@@ -115,6 +123,39 @@ func TestAHintIsFollowedAtOnceAndRemembered(t *testing.T) {
 		}
 		if n["a:1"].count() != 1 || n["c:1"].count() != 3 || r.Leader() != "c:1" {
 			t.Errorf("a was asked %d times, c %d times; leader %q", n["a:1"].count(), n["c:1"].count(), r.Leader())
+		}
+	})
+}
+
+func TestTheLeaderIsAskedOnceAFollowerHasHandedACallOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, map[string]func(context.Context) error{"a:1": handsOn("c:1"), "c:1": leads})
+		r := n.router(t, []string{"a:1"})
+		for range 10 {
+			if err := ask(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait() // the connection is made behind the caller's back
+		}
+		if n["a:1"].count() != 2 || n["c:1"].count() != 8 || r.Leader() != "c:1" {
+			t.Errorf("a was asked %d times, c %d times; leader %q", n["a:1"].count(), n["c:1"].count(), r.Leader())
+		}
+	})
+}
+
+func TestALeaderThatCannotBeReachedIsAskedThroughItsFollower(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork(t, map[string]func(context.Context) error{"a:1": handsOn("far:1")})
+		r := n.router(t, []string{"a:1"})
+		begun := time.Now()
+		for range 10 {
+			if err := ask(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		if waited := time.Since(begun); waited > 0 || n["a:1"].count() != 10 || r.Leader() != "a:1" {
+			t.Errorf("waited %s; a was asked %d times; leader %q", waited, n["a:1"].count(), r.Leader())
 		}
 	})
 }
