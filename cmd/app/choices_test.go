@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/urfave/cli/v2"
-
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -26,16 +24,8 @@ func TestWhatAPersonIsToldToTypeIsWhatTheCommandsTake(t *testing.T) {
 	for _, line := range regexp.MustCompile("unisink [^`\n]*").FindAllString(strings.Join(told, "\n"), -1) {
 		seen++
 		line, _, _ = strings.Cut(line, "  ") // what it does stands behind
-		words := strings.Fields(line)[1:]
-		commands, cmd := root.Commands, (*cli.Command)(nil)
-		for len(words) > 0 {
-			next := find(commands, words[0])
-			if next == nil {
-				break
-			}
-			cmd, commands, words = next, next.Subcommands, words[1:]
-		}
-		if cmd == nil || len(commands) > 0 {
+		cmd, words := commandOf(root, strings.Fields(line)[1:])
+		if cmd == nil {
 			t.Errorf("%q is no command", line)
 			continue
 		}
