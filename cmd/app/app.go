@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -74,6 +75,9 @@ type app struct {
 	pipelines []Pipeline
 	adapters  []Adapter
 	out, err  io.Writer
+	name      string // of the binary, for people
+	caFile    string // of --ca
+	certFile  string // of --cert
 }
 
 // Main runs the command line and returns the exit code. It prints one sentence for an error, or one for
@@ -84,6 +88,7 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 		o(a)
 	}
 	plainHelp()
+	a.name = nameOf(args)
 	root := a.root()
 	args, err := normalise(root, args)
 	if err == nil {
@@ -94,14 +99,15 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 	}
 	code := codeOf(err)
 	for _, text := range sentences(err) {
-		fmt.Fprintln(a.err, "unisink: "+text)
+		fmt.Fprintln(a.err, a.name+": "+a.distrusted(err, a.named(text)))
 	}
 	return int(code)
 }
 
 func (a *app) root() *cli.App {
+	a.name = cmp.Or(a.name, own)
 	root := &cli.App{
-		Name:            "unisink",
+		Name:            a.name,
 		Usage:           "your sinks commit in unison, or not at all",
 		Version:         version,
 		HideVersion:     true,
@@ -125,6 +131,7 @@ func (a *app) root() *cli.App {
 		},
 	}
 	for _, cmd := range root.Commands {
+		a.nameIn(cmd)
 		settle(cmd, root.Name)
 	}
 	return root
@@ -135,6 +142,7 @@ func (a *app) checkGlobals(c *cli.Context) error {
 	if f := c.String("output"); f != outputTable && f != outputJSON && f != outputJSONL {
 		return noFormat(f)
 	}
+	a.caFile, a.certFile = c.String("ca"), c.String("cert")
 	_, err := a.logger(c)
 	return err
 }

@@ -132,6 +132,8 @@ func checkNodes(ctx context.Context, secure func() *tls.Config, nodes []*unisink
 		seen[n.Id] = true
 		st, err := askNode(ctx, secure, n.ClientAddress)
 		switch {
+		case codeOf(err) == CodeNotAllowed: // it answers
+			return fmt.Errorf("nothing was done: %w", err)
 		case err != nil:
 			return fmt.Errorf("nothing was done, since node %s must be running and does not answer at %s: %w", n.Id, n.ClientAddress, err)
 		case st.GetNode() != n.Id:

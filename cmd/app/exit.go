@@ -28,7 +28,7 @@ const (
 	CodeDeadline   Code = 4  // time ran out: the outcome is unknown
 	CodeNotFound   Code = 5  // what was named does not exist
 	CodeRefused    Code = 6  // refused by the state of things
-	CodeNotAllowed Code = 7  // refused by permissions
+	CodeNotAllowed Code = 7  // refused by permissions, or for want of trust
 	CodeUnhealthy  Code = 10 // looked, and found it not well
 	CodeHuman      Code = 11 // halted: a person must decide
 )
@@ -81,6 +81,8 @@ func codeOf(err error) Code {
 		return CodeRefused
 	case errors.Is(err, participant.ErrMisconfigured):
 		return CodeUsage
+	case errors.Is(err, route.ErrForeignNode), errors.Is(err, route.ErrForeignCaller):
+		return CodeNotAllowed
 	case errors.Is(err, route.ErrUnreachable), errors.Is(err, route.ErrNotLeader):
 		return CodeNoLeader
 	case errors.Is(err, context.DeadlineExceeded):

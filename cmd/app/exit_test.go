@@ -33,6 +33,8 @@ func TestErrorsBecomeExitCodesInOnePlace(t *testing.T) {
 		{context.DeadlineExceeded, CodeDeadline},
 		{fmt.Errorf("a: %w: b", route.ErrUnreachable), CodeNoLeader},
 		{fmt.Errorf("a: %w: b", route.ErrNotLeader), CodeNoLeader},
+		{fmt.Errorf("%w: %w", route.ErrUnreachable, route.ErrForeignNode), CodeNotAllowed},
+		{fmt.Errorf("%w: %w", route.ErrUnreachable, route.ErrForeignCaller), CodeNotAllowed},
 		{&route.NotLeaderError{Node: "a", Err: reason(grpcerr.NotLeader)}, CodeNoLeader},
 		{fmt.Errorf("a: %w", participant.ErrMemberAlive), CodeRefused},
 		{fmt.Errorf("a: %w", participant.ErrFenced), CodeRefused},

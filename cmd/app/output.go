@@ -100,7 +100,7 @@ func (a *app) printTable(rows [][]string) {
 	for i, r := range rows {
 		row := make(table.Row, len(r))
 		for j, cell := range r {
-			row[j] = cell
+			row[j] = a.named(cell)
 		}
 		if i == 0 {
 			t.AppendHeader(row)

@@ -105,7 +105,9 @@ func (s *Store) Client() *tls.Config {
 	p := s.files.Now()
 	c := &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: p.roots}
 	if p.cert != nil {
-		c.Certificates = []tls.Certificate{*p.cert}
+		// Shown whatever authorities a node names: left out, it would say that it was shown none, not that
+		// it does not know this one's.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return p.cert, nil }
 	}
 	return c
 }

@@ -80,6 +80,9 @@ func Classify(ctx context.Context, node string, err error) error {
 	}
 	switch status.Code(err) {
 	case codes.Unavailable:
+		if t := distrust(node, err); t != nil {
+			return t
+		}
 		return fmt.Errorf("%w: %s: %w", ErrUnreachable, node, err)
 	case codes.DeadlineExceeded, codes.Canceled:
 		if ctx.Err() == nil { // the node gave up or the attempt's own limit passed, not the caller
@@ -99,15 +102,24 @@ type Answers struct {
 	said  map[string]error
 }
 
-// Add notes what addr said last.
+// Add notes what addr said last. That there is no trust stands until there is an answer: a connection that
+// is cut for it is often heard of as nothing but cut.
 func (f *Answers) Add(addr string, err error) {
 	if f.said == nil {
 		f.said = map[string]error{}
 	}
-	if _, ok := f.said[addr]; !ok {
+	old, ok := f.said[addr]
+	if !ok {
 		f.order = append(f.order, addr)
 	}
+	if foreign(old) && errors.Is(err, ErrUnreachable) && !foreign(err) {
+		return
+	}
 	f.said[addr] = err
+}
+
+func foreign(err error) bool {
+	return errors.Is(err, ErrForeignNode) || errors.Is(err, ErrForeignCaller)
 }
 
 // noGroup reports whether each of these nodes said last that it belongs to no group.
@@ -121,13 +133,21 @@ func (f *Answers) noGroup(nodes []string) bool {
 	return true
 }
 
-// Err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader.
+// Err is the one sentence for people, wrapping ErrUnreachable or, when some node answered, ErrNotLeader. Where
+// nobody answered and there was no trust, that is the sentence, whatever else is down.
 func (f *Answers) Err() error {
+	var distrusted error
 	answered, text := false, make([]string, 0, len(f.order))
 	for _, addr := range f.order {
 		err := f.said[addr]
 		answered = answered || errors.Is(err, ErrNotLeader)
+		if foreign(err) && distrusted == nil {
+			distrusted = err
+		}
 		text = append(text, addr+" ("+plain(err)+")")
+	}
+	if distrusted != nil && !answered {
+		return distrusted
 	}
 	if answered {
 		return fmt.Errorf("%w: no coordinator leads at the moment; asked %s", ErrNotLeader, strings.Join(text, ", "))
@@ -148,6 +168,15 @@ func plain(err error) string {
 		}
 		return "knows no leader"
 	}
+	text := innermost(err)
+	if strings.HasPrefix(text, "error reading server preface: ") {
+		text = "it answers and does not speak our protocol in plain text; does it want TLS?"
+	}
+	return text
+}
+
+// innermost is the text of a status without gRPC's layers.
+func innermost(err error) string {
 	var st interface{ GRPCStatus() *status.Status }
 	if !errors.As(err, &st) {
 		return err.Error()
@@ -162,9 +191,6 @@ func plain(err error) string {
 		if _, inner, ok := strings.Cut(text, layer); ok {
 			text = inner
 		}
-	}
-	if strings.HasPrefix(text, "error reading server preface: ") {
-		text = "it answers and does not speak our protocol in plain text; does it want TLS?"
 	}
 	return text
 }

@@ -74,3 +74,44 @@ func TestTLSChecksTheNameOfTheNodeThatIsDialled(t *testing.T) {
 		}
 	}
 }
+
+// That one side does not trust the other is said as that, and whose file it is about can be told from the error.
+func TestWhatIsNotTrustedIsSaid(t *testing.T) {
+	cert, pool := certificate(t, "node-a")
+	foreign, _ := certificate(t, "somebody")
+	x := &node{net: bufconn.Listen(1 << 16), answer: leads}
+	x.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool,
+	})))
+	unisinkv1.RegisterTransactionsServer(x.server, x)
+	go func() { _ = x.server.Serve(x.net) }() // ends with Stop
+	t.Cleanup(x.server.Stop)
+	dial := func(ctx context.Context, addr string) (net.Conn, error) {
+		if addr == "down:1" {
+			return nil, errors.New("connection refused")
+		}
+		return x.net.DialContext(ctx)
+	}
+	shows := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &foreign, nil }
+	for name, c := range map[string]struct {
+		config *tls.Config
+		is     error
+		says   string
+	}{
+		"the node":   {&tls.Config{RootCAs: x509.NewCertPool()}, route.ErrForeignNode, "node-a:1 shows a certificate that is not trusted here (x509: certificate signed by unknown authority"},
+		"the caller": {&tls.Config{RootCAs: pool, GetClientCertificate: shows}, route.ErrForeignCaller, "node-a:1 does not accept the certificate that it was shown (unknown certificate authority)"},
+	} {
+		c.config.MinVersion = tls.VersionTLS13
+		r, err := route.NewRouter([]string{"down:1", "node-a:1"}, route.WithDial(dial), route.WithTLS(c.config), route.WithPatience(300*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = ask(t.Context(), r)
+		if !errors.Is(err, c.is) || !errors.Is(err, route.ErrUnreachable) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "check the addresses") {
+			t.Errorf("%s is not trusted: %v", name, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
