@@ -304,7 +304,7 @@ func (s sessions) Living(id ledger.ScopeID) server.Living {
 	for _, m := range st.Members {
 		out.Members = append(out.Members, server.LivingMember{
 			Name: m.Name, Instance: m.Instance, Attached: m.Attached, Phase: m.Phase, Lag: m.Lag,
-			LeaseLeft: m.LeaseLeft, WaitingFor: m.WaitingFor,
+			LeaseLeft: m.LeaseLeft, WaitingFor: m.WaitingFor, Texts: m.Texts,
 		})
 	}
 	return out

@@ -125,11 +125,11 @@ func (m *Member) describe(ctx context.Context) error {
 			return fmt.Errorf("resource %q: %w", alias, err)
 		}
 		infos = append(infos, &unisinkv1.ResourceInfo{
-			Name: alias, Kind: d.Kind, Identity: d.Identity, CanList: d.CanList, HasBranches: true,
+			Name: alias, Kind: d.Kind, Identity: d.Identity, CanList: d.CanList, HasBranches: true, Text: d.Text,
 		})
 	}
 	for alias, d := range m.cfg.Inputs {
-		infos = append(infos, &unisinkv1.ResourceInfo{Name: alias, Kind: d.Kind, Identity: d.Identity, CanList: d.CanList})
+		infos = append(infos, &unisinkv1.ResourceInfo{Name: alias, Kind: d.Kind, Identity: d.Identity, CanList: d.CanList, Text: d.Text})
 	}
 	slices.SortFunc(infos, func(a, b *unisinkv1.ResourceInfo) int { return strings.Compare(a.GetName(), b.GetName()) })
 	m.infos = infos

@@ -49,7 +49,7 @@ func (a *app) resourceList(c *cli.Context) error {
 }
 
 func resourceText(x *unisinkv1.ResourceStatus) string {
-	text := x.GetResource().GetKind() + " " + x.GetResource().GetIdentity()
+	text := strings.TrimSpace(x.GetResource().GetKind() + " " + x.GetResource().GetIdentity()) // none before its first generation
 	if x.GetText() != "" {
 		text = x.GetText() + " (" + text + ")"
 	}

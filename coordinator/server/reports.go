@@ -86,6 +86,7 @@ func (r *resolution) ListResources(context.Context, *unisinkv1.ListResourcesRequ
 	for _, q := range resolvers {
 		t.reported(q)
 	}
+	t.called(uses)
 	return &unisinkv1.ListResourcesResponse{Resources: t.list(), Resolvers: resolvers}, nil
 }
 
@@ -112,6 +113,25 @@ func (t *table) used(uses []ledger.ResourceUse) {
 		if t.alive(u.Scope, u.ID.Member).Attached && !slices.Contains(row.GetHeldBy(), who) {
 			row.HeldBy = append(row.HeldBy, who)
 		}
+	}
+}
+
+// called gives a name to each resource that no resolver has given one: what a member that has it open said of
+// it, else what its pipelines call it.
+func (t *table) called(uses []ledger.ResourceUse) {
+	for _, u := range uses {
+		if row := t.row(resource{u.Kind, u.Identity}); row.GetText() == "" {
+			row.Text = t.alive(u.Scope, u.ID.Member).Texts[u.ID.Resource]
+		}
+	}
+	aliases := map[*unisinkv1.ResourceStatus][]string{}
+	for _, u := range uses {
+		if row := t.row(resource{u.Kind, u.Identity}); row.GetText() == "" && !slices.Contains(aliases[row], u.ID.Resource) {
+			aliases[row] = append(aliases[row], u.ID.Resource)
+		}
+	}
+	for row, names := range aliases {
+		row.Text = strings.Join(names, ", ")
 	}
 }
 

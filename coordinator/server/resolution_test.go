@@ -212,6 +212,16 @@ func TestListResourcesGathersLedgerMembersAndResolvers(t *testing.T) {
 	if _, err := r.Report(t.Context(), &unisinkv1.ReportRequest{}); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a report of nobody: %v", err)
 	}
+	called := func(want string) {
+		t.Helper()
+		got, err := r.ListResources(t.Context(), &unisinkv1.ListResourcesRequest{})
+		if err != nil || len(got.GetResources()) != 1 || got.GetResources()[0].GetText() != want {
+			t.Errorf("%v, %v; want one that is called %q", got.GetResources(), err, want)
+		}
+	}
+	called("out") // as its pipeline calls it
+	living.members["a"] = LivingMember{Name: "a", Instance: "9", Attached: true, Phase: "idle", Texts: map[string]string{"out": "memory at home"}}
+	called("memory at home")
 	report := &unisinkv1.ReportRequest{Resolver: "r1", IntervalMs: 1000, Resources: []*unisinkv1.ResolverResource{{
 		Resource: &unisinkv1.ResourceRef{Kind: "memory", Identity: "i"}, Text: "memory i", ListedAtMs: 7, Prepared: 2, OldestPreparedMs: 300, Trouble: "no route",
 	}}}

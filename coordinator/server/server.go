@@ -73,6 +73,7 @@ type LivingMember struct {
 	Lag            int64         // -1 unknown
 	LeaseLeft      time.Duration // 0: no lease runs
 	WaitingFor     string
+	Texts          map[string]string // what its resources are, for people, by their names; may be missing
 }
 
 // InDoubt is what is outstanding, by age, as the leader saw it last; zero on other nodes.

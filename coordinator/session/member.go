@@ -30,6 +30,8 @@ type member struct {
 	lag        int64
 	trouble    string // what it tries in vain, by its last renewal
 	waiters    []*stream
+	// texts say for people what its resources are, as the last process told this leader; never changed.
+	texts map[string]string
 }
 
 func (s *scope) member(name string) *member {
@@ -99,6 +101,7 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 	m.instance, m.stream, m.sawEnd, m.lag = a.instance, a, false, -1
 	m.lease = time.Now().Add(s.leaseTime())
 	m.generation, m.phase = ledger.Generation(st.GetGeneration()), st.GetPhase()
+	m.texts = textsOf(a.req)
 	s.push(a, orderWelcome(s.seen.namespace, s.seen.incarnate, s.leaseNow()))
 	s.event(eventlog.MemberAttached, ledger.Epoch{}, m.name, "instance "+m.instance)
 	told, current := newestTold(st), s.gen != nil && s.gen.has(m) && m.generation == s.gen.number
@@ -114,6 +117,17 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 	for _, w := range m.waiters {
 		s.tellWaiter(m, w)
 	}
+}
+
+// textsOf is what a process calls its resources, for people.
+func textsOf(req *unisinkv1.AttachRequest) map[string]string {
+	out := map[string]string{}
+	for _, r := range req.GetResources() {
+		if text := r.GetText(); text != "" && len(text) <= ledger.MaxText {
+			out[r.GetName()] = text
+		}
+	}
+	return out
 }
 
 // detached takes in that a stream has ended on the other side. The holder keeps its lease: it may

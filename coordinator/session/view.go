@@ -49,6 +49,8 @@ type MemberStatus struct {
 	// LeaseLeft is 0 when no lease runs.
 	LeaseLeft  time.Duration
 	WaitingFor string
+	// Texts say what its resources are, by their names, as its newest process told; not the caller's to change.
+	Texts map[string]string
 }
 
 // Status of a scope; it may wait for the scope's current step, never for the log or a member.
@@ -91,12 +93,15 @@ func (s *scope) status(now time.Time) Status {
 
 func (s *scope) memberStatus(name string, now time.Time) MemberStatus {
 	m := s.members[name]
-	if m == nil || m.instance == "" {
-		return MemberStatus{Name: name, Phase: phaseName(0), Lag: -1, WaitingFor: "a process to attach"}
+	if m == nil {
+		m = &member{}
+	}
+	if m.instance == "" {
+		return MemberStatus{Name: name, Phase: phaseName(0), Lag: -1, WaitingFor: "a process to attach", Texts: m.texts}
 	}
 	st := MemberStatus{
 		Name: name, Instance: m.instance, Attached: m.stream != nil, Phase: phaseName(m.phase), Lag: m.lag,
-		LeaseLeft: max(m.lease.Sub(now), 0),
+		LeaseLeft: max(m.lease.Sub(now), 0), Texts: m.texts,
 	}
 	switch {
 	case m.stream == nil:

@@ -39,6 +39,9 @@ func Resource(name string) slog.Attr { return slog.String("resource", name) }
 // Adapter is the kind of a resource: "kafka", "file", "postgres".
 func Adapter(kind string) slog.Attr { return slog.String("adapter", kind) }
 
+// Identity is what a resource is, independent of its address, as handles carry it.
+func Identity(id string) slog.Attr { return slog.String("identity", id) }
+
 // Who.
 
 // Member is a member's name within its scope.
@@ -80,9 +83,6 @@ func Cause(why string) slog.Attr { return slog.String("cause", why) }
 
 // Outcome is a verdict: "committed", "aborted" or "pending".
 func Outcome(verdict string) slog.Attr { return slog.String("outcome", verdict) }
-
-// State is the state that something is in.
-func State(state string) slog.Attr { return slog.String("state", state) }
 
 // Proof says what showed that a branch is resolved.
 func Proof(what string) slog.Attr { return slog.String("proof", what) }

@@ -142,7 +142,7 @@ func (l *lane) describe(ctx context.Context) bool {
 			}
 			text := l.said.text
 			l.mu.Unlock()
-			l.r.log.InfoContext(ctx, "resource reached", obs.Adapter(d.Kind), obs.Resource(text), obs.State(d.Identity))
+			l.r.log.InfoContext(ctx, "resource reached", obs.Adapter(d.Kind), obs.Resource(text), obs.Identity(d.Identity))
 			if !d.CanList {
 				l.r.log.WarnContext(ctx, "the resource cannot list: only what is announced or decided can be finished in it", obs.Resource(text))
 			}

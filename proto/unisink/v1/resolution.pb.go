@@ -1339,7 +1339,8 @@ func (x *InDoubtFind) GetSinceMs() int64 {
 type ResourceStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Resource *ResourceRef           `protobuf:"bytes,1,opt,name=resource,proto3" json:"resource,omitempty"`
-	Text     string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	// For people: what a resolver says of it, else what a member that has it open said, else what its pipelines call it.
+	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Who uses it: "orders/0 sink totals".
 	UsedBy []string `protobuf:"bytes,3,rep,name=used_by,json=usedBy,proto3" json:"used_by,omitempty"`
 	// Members that hold it now.

@@ -86,7 +86,9 @@ type ResourceInfo struct {
 	// The resource can list what is prepared in it.
 	CanList bool `protobuf:"varint,4,opt,name=can_list,json=canList,proto3" json:"can_list,omitempty"`
 	// The resource has branches to commit (a source has none).
-	HasBranches   bool `protobuf:"varint,5,opt,name=has_branches,json=hasBranches,proto3" json:"has_branches,omitempty"`
+	HasBranches bool `protobuf:"varint,5,opt,name=has_branches,json=hasBranches,proto3" json:"has_branches,omitempty"`
+	// For people: "directory /var/lib/totals". The leader shows it, and keeps it no longer than it leads.
+	Text          string `protobuf:"bytes,6,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -154,6 +156,13 @@ func (x *ResourceInfo) GetHasBranches() bool {
 		return x.HasBranches
 	}
 	return false
+}
+
+func (x *ResourceInfo) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 // Standing is what a member knows when it attaches; a new leader rebuilds its rounds from it.
@@ -2318,13 +2327,14 @@ var File_unisink_v1_session_proto protoreflect.FileDescriptor
 const file_unisink_v1_session_proto_rawDesc = "" +
 	"\n" +
 	"\x18unisink/v1/session.proto\x12\n" +
-	"unisink.v1\x1a\x16unisink/v1/types.proto\"\x90\x01\n" +
+	"unisink.v1\x1a\x16unisink/v1/types.proto\"\xa4\x01\n" +
 	"\fResourceInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bidentity\x18\x03 \x01(\tR\bidentity\x12\x19\n" +
 	"\bcan_list\x18\x04 \x01(\bR\acanList\x12!\n" +
-	"\fhas_branches\x18\x05 \x01(\bR\vhasBranches\"\xa2\x02\n" +
+	"\fhas_branches\x18\x05 \x01(\bR\vhasBranches\x12\x12\n" +
+	"\x04text\x18\x06 \x01(\tR\x04text\"\xa2\x02\n" +
 	"\bStanding\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x04R\n" +
