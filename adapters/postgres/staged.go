@@ -131,6 +131,10 @@ func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move, 
 		steps = append(steps, m.which())
 	}
 	got, err := d.pipeline(ctx, c, steps)
+	if isCode(err, codeUndefinedTable, codeInvalidSchema) {
+		return fmt.Errorf("the rows of %s are decided, and a table that they are for was dropped (%s): they are in unisink.staged_rows; settle it by hand: %w: %w",
+			b.GID, namesOf(moves), participant.ErrRetry, err)
+	}
 	if serverError(c, err) != nil {
 		return fmt.Errorf("the rows of %s are decided, and their tables refuse them now: make room for them: %w", b.GID, err)
 	}
@@ -149,6 +153,14 @@ func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move, 
 		}
 	}
 	return nil
+}
+
+func namesOf(moves []Move) string {
+	names := make([]string, len(moves))
+	for i, m := range moves {
+		names[i] = m.name()
+	}
+	return strings.Join(names, ", ")
 }
 
 // dropStaged rolls a staged branch back and leaves a note, which proves that.
@@ -174,19 +186,19 @@ func (d *Database) dropStaged(ctx context.Context, _ identity, b body) (p partic
 func (d *Database) staged(ctx context.Context, b body, f func(c *pgx.Conn, moves []Move, rows string) error) error {
 	return d.with(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, append(d.begin(), step{sql: "SELECT moves, rows FROM unisink.staged WHERE gid = $1 FOR UPDATE", args: []string{b.GID}}))
-		if err == nil {
-			if row := got[len(got)-1]; row.one() != "" {
-				var moves []Move
-				if err = json.Unmarshal([]byte(row.one()), &moves); err == nil {
-					err = f(c, moves, row.rows[0][1])
-				}
+		if err != nil {
+			err = missing(err) // of our tables, not of those that f writes to
+		} else if row := got[len(got)-1]; row.one() != "" {
+			var moves []Move
+			if err = json.Unmarshal([]byte(row.one()), &moves); err == nil {
+				err = f(c, moves, row.rows[0][1])
 			}
 		}
 		if c.IsClosed() || c.PgConn().TxStatus() == 'I' {
-			return missing(err)
+			return err
 		}
 		_, ended := c.Exec(ctx, "ROLLBACK")
-		return errors.Join(missing(err), ended)
+		return errors.Join(err, ended)
 	})
 }
 
