@@ -43,7 +43,9 @@ type Client struct {
 	router *route.Router
 	log    *slog.Logger
 
-	reports reports
+	reports *reports
+	ids     *ids
+	born    time.Time
 }
 
 // NewClient makes a client. It connects when it is used.
@@ -62,7 +64,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("client: %w", err)
 	}
-	return &Client{cfg: cfg, router: router, log: cfg.Logger, reports: newReports(cfg.Patience)}, nil
+	c := &Client{cfg: cfg, router: router, log: cfg.Logger, ids: newIDs(), born: time.Now()}
+	c.reports = newReports(cfg.Patience, c.tell)
+	return c, nil
 }
 
 // Close waits until the proofs of transactions that have ended are reported, for Patience at most, and ends the
@@ -148,6 +152,22 @@ func NewTxnID() (string, error) {
 	return id.String(), nil
 }
 
+// NewTxnID is the function of that name, and saves RunTxn a call: an id that this client has drawn within the last five
+// seconds, and not used, is not asked about before its branches are prepared, if the client was told a decision as lately
+// and has met no silence since. An id that is meant for another process too is drawn with the function.
+func (c *Client) NewTxnID() (string, error) {
+	id, err := NewTxnID()
+	if err == nil {
+		c.ids.draw(id, c.now())
+	}
+	return id, err
+}
+
+func (c *Client) now() moment {
+	now := time.Now()
+	return moment{wall: now.Round(0), on: now.Sub(c.born)}
+}
+
 // Outcome of a transaction.
 type Outcome uint8
 
@@ -181,6 +201,7 @@ type HandBranch struct {
 // passed (0: the coordinator's by_hand_timeout), it is aborted, and what was prepared is rolled back
 // by whoever can. It returns the deadline on the coordinator's clock. A repeat gives the same answer.
 func (c *Client) Begin(ctx context.Context, txn string, resources []string, timeout time.Duration) (time.Time, error) {
+	c.ids.use(txn, c.now())
 	branches := make([]*unisinkv1.HandBranch, 0, len(resources))
 	for _, r := range resources {
 		branches = append(branches, &unisinkv1.HandBranch{Resource: r})
@@ -199,6 +220,7 @@ func (c *Client) Begin(ctx context.Context, txn string, resources []string, time
 // outcome before; repeating the call gives the same answer. When ctx ends first the error wraps
 // ErrOutcomeUnknown: call Commit again, or Outcome, which aborts what was not decided.
 func (c *Client) Commit(ctx context.Context, txn string, branches []HandBranch) (Outcome, error) {
+	c.ids.use(txn, c.now())
 	req := &unisinkv1.CommitRequest{Meta: c.NewMeta(), Txn: txn}
 	for _, b := range branches {
 		req.Branches = append(req.Branches, &unisinkv1.HandBranch{Resource: b.Resource, Handle: handleToWire(b.Handle)})
@@ -222,6 +244,7 @@ func (c *Client) Commit(ctx context.Context, txn string, branches []HandBranch) 
 // ErrTooOld: nothing is recorded of it any more, and no verdict is given. ErrRefused: the id is none,
 // or lies more than a minute ahead of the coordinator's clock.
 func (c *Client) Outcome(ctx context.Context, txn string) (Outcome, error) {
+	c.ids.use(txn, c.now())
 	req := &unisinkv1.OutcomeRequest{Meta: c.NewMeta(), Txn: txn}
 	for {
 		resp, err := c.Transactions().Outcome(ctx, req)
@@ -238,6 +261,7 @@ func (c *Client) Outcome(ctx context.Context, txn string) (Outcome, error) {
 // Abort decides against an undecided transaction. The answer may be OutcomeCommitted: it was
 // decided before, and stays so.
 func (c *Client) Abort(ctx context.Context, txn, why string) (Outcome, error) {
+	c.ids.use(txn, c.now())
 	resp, err := c.Transactions().Abort(ctx, &unisinkv1.AbortRequest{Meta: c.NewMeta(), Txn: txn, Why: why})
 	if err != nil {
 		err = unknownIfCut(ctx, err)

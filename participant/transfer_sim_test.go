@@ -137,6 +137,9 @@ func (m *mover) run(ctx context.Context) {
 			fuse = 1 + m.rnd.IntN(8) // soon after both branches are prepared
 		}
 		p := m.life(ctx, steps, func(p *mortal, c *participant.Client) {
+			if id, ok := m.draws(p, c); ok {
+				move.txn = id
+			}
 			p.fuse = fuse
 			m.transfer(p, c, move)
 		})
@@ -149,14 +152,33 @@ func (m *mover) run(ctx context.Context) {
 		switch m.rnd.IntN(4) { // its supervisor starts it again, and it remembers the id
 		case 0:
 			m.life(ctx, 0, func(p *mortal, c *participant.Client) {
-				if out, err := c.Outcome(p.ctx, txn); err == nil {
-					m.b.hear(txn, out)
+				if out, err := c.Outcome(p.ctx, move.txn); err == nil {
+					m.b.hear(move.txn, out)
 				}
 			})
 		case 1:
 			m.life(ctx, 0, func(p *mortal, c *participant.Client) { m.transfer(p, c, move) })
 		}
 	}
+}
+
+// draws has every other client draw its id itself, after a transaction of nothing: of such an id nobody is asked
+// before the branches are prepared.
+func (m *mover) draws(p *mortal, c *participant.Client) (string, bool) {
+	if m.rnd.IntN(2) == 0 {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(p.ctx, 30*time.Second)
+	defer cancel()
+	first, err := c.NewTxnID()
+	if err != nil {
+		return "", false
+	}
+	if _, err := c.RunTxn(ctx, first, nil); err != nil {
+		return "", false
+	}
+	id, err := c.NewTxnID()
+	return id, err == nil
 }
 
 // life is one process of the client, which dies at a step or ends by itself.

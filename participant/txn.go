@@ -20,10 +20,11 @@ type TxnBranch struct {
 	Branch   Branch
 }
 
-// RunTxn takes a transaction from written branches to its end: look whether the id may be used;
-// prepare all, side by side; ask for one decision; commit all, or roll back all, until it is
-// proven; report the proofs. That a branch was committed as decided is reported behind the caller's
-// back, since nothing depends on it but the ledger's list of what is in doubt; Close waits for it. The branches have been begun with the names
+// RunTxn takes a transaction from written branches to its end: look whether the id may be used (not one that
+// this client has drawn just now, see Client.NewTxnID); prepare all, side by side; ask for one decision;
+// commit all, or roll back all, until it is proven; report the proofs. That a branch was committed as decided is reported behind the caller's
+// back, a tenth of a second later with others, since nothing depends on it but the ledger's list of what is in doubt;
+// Close waits for it. The branches have been begun with the names
 // BranchName{Namespace, Txn, Resource}.
 //
 // OutcomeCommitted without an error: everything is committed and proven. OutcomeAborted: nothing is
@@ -43,7 +44,7 @@ func (c *Client) RunTxn(ctx context.Context, txn string, branches []TxnBranch) (
 		return outcomeUnset, err
 	}
 	run := &txnRun{c: c, id: txn, branches: branches, votes: make([]Vote, len(branches))}
-	known, err := c.lookup(ctx, txn)
+	known, err := run.look(ctx)
 	switch {
 	case errors.Is(err, ErrTooOld):
 		return run.tooOld(ctx, err)
@@ -69,6 +70,17 @@ type txnRun struct {
 	id       string
 	branches []TxnBranch
 	votes    []Vote // one per branch
+	drawn    moment // when the id was drawn, if by this client
+}
+
+// look looks whether the id may be used. Not one that this client has drawn, and nobody has used.
+func (r *txnRun) look(ctx context.Context) (knownTxn, error) {
+	at, unknown := r.c.ids.use(r.id, r.c.now())
+	r.drawn = at
+	if unknown {
+		return knownTxn{}, nil
+	}
+	return r.c.lookup(ctx, r.id)
 }
 
 // prepare asks every branch for its vote and joins the reasons of those that cannot be committed.
@@ -101,6 +113,11 @@ func (r *txnRun) decide(ctx context.Context, no error) (knownTxn, error) {
 		}
 	}
 	out, err := r.c.Commit(ctx, r.id, hand)
+	if err == nil {
+		r.c.ids.took(r.drawn)
+	} else if !errors.Is(err, ErrContradicts) {
+		r.c.ids.doubt()
+	}
 	switch {
 	case errors.Is(err, ErrContradicts): // committed with other branches, by another process
 		known, err := r.c.lookup(ctx, r.id)
@@ -230,7 +247,7 @@ func (c *Client) finish(ctx context.Context, txn string, b TxnBranch, h Handle, 
 	}
 	switch {
 	case tell && proof.Verdict == want && want == Committed:
-		c.reports.add(ctx, func(ctx context.Context) { c.report(ctx, txn, b.Name, proof) })
+		c.reports.add(ctx, txn, b.Name, proof)
 	case tell:
 		c.report(ctx, txn, b.Name, proof)
 	}
@@ -238,13 +255,4 @@ func (c *Client) finish(ctx context.Context, txn string, b TxnBranch, h Handle, 
 		return fmt.Errorf("%w: %s in transaction %s: %s", ErrHeuristic, b.Name, txn, proof.Evidence)
 	}
 	return nil
-}
-
-// report tells the ledger a proof. A branch that was neither announced nor committed is not in it
-// and needs none. One that can't be told now is told by the next Sweep.
-func (c *Client) report(ctx context.Context, txn, resource string, proof Proof) {
-	if err := c.Resolve(ctx, txn, resource, proof); err != nil && !errors.Is(err, ErrNotFound) {
-		c.log.WarnContext(ctx, "proof not reported; the transaction stays in doubt until it is run again or swept",
-			obs.Txn(txn), obs.Resource(resource), obs.Err(err))
-	}
 }

@@ -49,6 +49,7 @@ var rules = map[string]rule{
 	unisinkv1.Transactions_Outcome_FullMethodName:          {roles: []role{client, resolver}},
 	unisinkv1.Transactions_Abort_FullMethodName:            {roles: []role{client}, epochs: true},
 	unisinkv1.Transactions_Resolve_FullMethodName:          {roles: []role{client, resolver}},
+	unisinkv1.Transactions_ResolveAll_FullMethodName:       {roles: []role{client, resolver}},
 	unisinkv1.Transactions_GetTransaction_FullMethodName:   {roles: []role{viewer, client}},
 	unisinkv1.Transactions_ListTransactions_FullMethodName: {roles: []role{viewer, client}},
 

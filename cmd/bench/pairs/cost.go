@@ -8,6 +8,7 @@ import (
 
 	"github.com/unisink/unisink/cmd/bench/group"
 	"github.com/unisink/unisink/cmd/bench/stats"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 // Cost is what a transaction takes of the machine: on few cores, with many clients, it is what bounds them.
@@ -19,12 +20,15 @@ type Cost struct {
 	Postgres float64 `json:"postgres_cpu_ms"`
 	// WAL is bytes of the server's log.
 	WAL float64 `json:"wal_bytes"`
+	// Entries of the nodes' log, each synced by every node; transactions share them.
+	Entries float64 `json:"entries"`
 }
 
 // used is what the processes have used since they were started.
 type used struct {
 	self, nodes, postgres time.Duration
 	wal                   int64
+	entries               uint64 // written by the group since it was made
 }
 
 // used reads it.
@@ -48,12 +52,16 @@ func (l *lab) used(ctx context.Context) (u used, err error) {
 	if err != nil {
 		return u, err
 	}
-	u.wal, err = strconv.ParseInt(text, 10, 64)
+	if u.wal, err = strconv.ParseInt(text, 10, 64); err != nil {
+		return u, err
+	}
+	st, err := l.group.Client.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+	u.entries = st.GetAppliedIndex()
 	return u, err
 }
 
 func (u used) since(began used) used {
-	return used{u.self - began.self, u.nodes - began.nodes, u.postgres - began.postgres, u.wal - began.wal}
+	return used{u.self - began.self, u.nodes - began.nodes, u.postgres - began.postgres, u.wal - began.wal, u.entries - began.entries}
 }
 
 // per shares it among the transactions of a pass.
@@ -64,5 +72,5 @@ func (u used) per(p pass, bare bool) Cost {
 	}
 	n := float64(max(p.done, 1))
 	ms := func(d time.Duration) float64 { return stats.Milliseconds(d) / n }
-	return Cost{Client: ms(client), Nodes: ms(u.nodes), Postgres: ms(u.postgres), WAL: float64(u.wal) / n}
+	return Cost{Client: ms(client), Nodes: ms(u.nodes), Postgres: ms(u.postgres), WAL: float64(u.wal) / n, Entries: float64(u.entries) / n}
 }

@@ -49,7 +49,7 @@ func (l *lab) ours(ctx context.Context, clients int) (p pass, err error) {
 
 // transaction is one: a row in each database, side by side, and one decision.
 func (l *lab) transaction(ctx context.Context) error {
-	txn, err := participant.NewTxnID()
+	txn, err := l.group.Client.NewTxnID()
 	if err != nil {
 		return err
 	}

@@ -215,6 +215,7 @@ func (l *lab) row(clients int, ours, bare []pass) Row {
 		return Cost{
 			Client: middle(of, func(p pass) float64 { return p.cost.Client }), Nodes: middle(of, func(p pass) float64 { return p.cost.Nodes }),
 			Postgres: middle(of, func(p pass) float64 { return p.cost.Postgres }), WAL: middle(of, func(p pass) float64 { return p.cost.WAL }),
+			Entries: middle(of, func(p pass) float64 { return p.cost.Entries }),
 		}
 	}
 	r.Cost, r.BareCost = cost(ours), cost(bare)

@@ -66,10 +66,10 @@ func TestARowHoldsMediansAndIsHeldAgainstItsBudget(t *testing.T) {
 	l := &lab{c: Config{Limit: 0.7}}
 	bare := []pass{{perS: 100}, {perS: 300}, {perS: 200}}
 	for i := range bare {
-		bare[i].cost = Cost{Client: float64(i), Nodes: 1, Postgres: 2, WAL: 3}
+		bare[i].cost = Cost{Client: float64(i), Nodes: 1, Postgres: 2, WAL: 3, Entries: 4}
 	}
 	r := l.row(4, []pass{{perS: 90}, {perS: 110}, {perS: 140}}, bare)
-	if r.BareCost != (Cost{1, 1, 2, 3}) || r.Cost != (Cost{}) {
+	if r.BareCost != (Cost{1, 1, 2, 3, 4}) || r.Cost != (Cost{}) {
 		t.Errorf("got %+v and %+v", r.BareCost, r.Cost)
 	}
 	if r.PerS != 110 || r.BarePerS != 200 || r.Ratio != 0.55 || len(r.Ratios) != 3 || r.Ratios[0] != 0.9 || r.Budgets[0].OK {
@@ -81,12 +81,12 @@ func TestARowHoldsMediansAndIsHeldAgainstItsBudget(t *testing.T) {
 }
 
 func TestWhatWasUsedIsSharedAmongTheTransactions(t *testing.T) {
-	began, ended := used{time.Second, 2 * time.Second, 3 * time.Second, 100}, used{2 * time.Second, 4 * time.Second, 6 * time.Second, 2100}
+	began, ended := used{time.Second, 2 * time.Second, 3 * time.Second, 100, 10}, used{2 * time.Second, 4 * time.Second, 6 * time.Second, 2100, 510}
 	p := pass{done: 1000, client: 500 * time.Millisecond}
-	if got := ended.since(began).per(p, false); got != (Cost{1, 2, 3, 2}) {
+	if got := ended.since(began).per(p, false); got != (Cost{1, 2, 3, 2, 0.5}) {
 		t.Errorf("ours: %+v", got)
 	}
-	if got := ended.since(began).per(p, true); got != (Cost{0.5, 2, 3, 2}) {
+	if got := ended.since(began).per(p, true); got != (Cost{0.5, 2, 3, 2, 0.5}) {
 		t.Errorf("pgbench: %+v", got)
 	}
 }

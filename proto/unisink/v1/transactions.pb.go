@@ -595,6 +595,227 @@ func (*ResolveResponse) Descriptor() ([]byte, []int) {
 	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{10}
 }
 
+type HandProof struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Txn           string                 `protobuf:"bytes,1,opt,name=txn,proto3" json:"txn,omitempty"`
+	Resource      string                 `protobuf:"bytes,2,opt,name=resource,proto3" json:"resource,omitempty"`
+	Proof         *Proof                 `protobuf:"bytes,3,opt,name=proof,proto3" json:"proof,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HandProof) Reset() {
+	*x = HandProof{}
+	mi := &file_unisink_v1_transactions_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HandProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HandProof) ProtoMessage() {}
+
+func (x *HandProof) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_transactions_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HandProof.ProtoReflect.Descriptor instead.
+func (*HandProof) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *HandProof) GetTxn() string {
+	if x != nil {
+		return x.Txn
+	}
+	return ""
+}
+
+func (x *HandProof) GetResource() string {
+	if x != nil {
+		return x.Resource
+	}
+	return ""
+}
+
+func (x *HandProof) GetProof() *Proof {
+	if x != nil {
+		return x.Proof
+	}
+	return nil
+}
+
+type ResolveAllRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// At most 1000.
+	Proofs        []*HandProof `protobuf:"bytes,2,rep,name=proofs,proto3" json:"proofs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveAllRequest) Reset() {
+	*x = ResolveAllRequest{}
+	mi := &file_unisink_v1_transactions_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveAllRequest) ProtoMessage() {}
+
+func (x *ResolveAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_transactions_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveAllRequest.ProtoReflect.Descriptor instead.
+func (*ResolveAllRequest) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ResolveAllRequest) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ResolveAllRequest) GetProofs() []*HandProof {
+	if x != nil {
+		return x.Proofs
+	}
+	return nil
+}
+
+type ResolveAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Proofs that were not recorded, for good. All others are.
+	Refused       []*RefusedProof `protobuf:"bytes,1,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResolveAllResponse) Reset() {
+	*x = ResolveAllResponse{}
+	mi := &file_unisink_v1_transactions_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResolveAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResolveAllResponse) ProtoMessage() {}
+
+func (x *ResolveAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_transactions_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResolveAllResponse.ProtoReflect.Descriptor instead.
+func (*ResolveAllResponse) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ResolveAllResponse) GetRefused() []*RefusedProof {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
+type RefusedProof struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its place in the request, from 0.
+	Index uint32 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Why, for programs: a reason as in ErrorInfo.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why, for people.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefusedProof) Reset() {
+	*x = RefusedProof{}
+	mi := &file_unisink_v1_transactions_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefusedProof) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefusedProof) ProtoMessage() {}
+
+func (x *RefusedProof) ProtoReflect() protoreflect.Message {
+	mi := &file_unisink_v1_transactions_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefusedProof.ProtoReflect.Descriptor instead.
+func (*RefusedProof) Descriptor() ([]byte, []int) {
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *RefusedProof) GetIndex() uint32 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *RefusedProof) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RefusedProof) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type TransactionBranch struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Member   string                 `protobuf:"bytes,1,opt,name=member,proto3" json:"member,omitempty"`
@@ -611,7 +832,7 @@ type TransactionBranch struct {
 
 func (x *TransactionBranch) Reset() {
 	*x = TransactionBranch{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[11]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -623,7 +844,7 @@ func (x *TransactionBranch) String() string {
 func (*TransactionBranch) ProtoMessage() {}
 
 func (x *TransactionBranch) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[11]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -636,7 +857,7 @@ func (x *TransactionBranch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransactionBranch.ProtoReflect.Descriptor instead.
 func (*TransactionBranch) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{11}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TransactionBranch) GetMember() string {
@@ -709,7 +930,7 @@ type Transaction struct {
 
 func (x *Transaction) Reset() {
 	*x = Transaction{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[12]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +942,7 @@ func (x *Transaction) String() string {
 func (*Transaction) ProtoMessage() {}
 
 func (x *Transaction) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[12]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +955,7 @@ func (x *Transaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transaction.ProtoReflect.Descriptor instead.
 func (*Transaction) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{12}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Transaction) GetTxn() string {
@@ -844,7 +1065,7 @@ type GetTransactionRequest struct {
 
 func (x *GetTransactionRequest) Reset() {
 	*x = GetTransactionRequest{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[13]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -856,7 +1077,7 @@ func (x *GetTransactionRequest) String() string {
 func (*GetTransactionRequest) ProtoMessage() {}
 
 func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[13]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -869,7 +1090,7 @@ func (x *GetTransactionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionRequest.ProtoReflect.Descriptor instead.
 func (*GetTransactionRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{13}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetTransactionRequest) GetTxn() string {
@@ -888,7 +1109,7 @@ type GetTransactionResponse struct {
 
 func (x *GetTransactionResponse) Reset() {
 	*x = GetTransactionResponse{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[14]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -900,7 +1121,7 @@ func (x *GetTransactionResponse) String() string {
 func (*GetTransactionResponse) ProtoMessage() {}
 
 func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[14]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -913,7 +1134,7 @@ func (x *GetTransactionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTransactionResponse.ProtoReflect.Descriptor instead.
 func (*GetTransactionResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{14}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTransactionResponse) GetTransaction() *Transaction {
@@ -933,7 +1154,7 @@ type ListTransactionsRequest struct {
 
 func (x *ListTransactionsRequest) Reset() {
 	*x = ListTransactionsRequest{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[15]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -945,7 +1166,7 @@ func (x *ListTransactionsRequest) String() string {
 func (*ListTransactionsRequest) ProtoMessage() {}
 
 func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[15]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -958,7 +1179,7 @@ func (x *ListTransactionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransactionsRequest) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{15}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListTransactionsRequest) GetInDoubt() bool {
@@ -984,7 +1205,7 @@ type ListTransactionsResponse struct {
 
 func (x *ListTransactionsResponse) Reset() {
 	*x = ListTransactionsResponse{}
-	mi := &file_unisink_v1_transactions_proto_msgTypes[16]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1217,7 @@ func (x *ListTransactionsResponse) String() string {
 func (*ListTransactionsResponse) ProtoMessage() {}
 
 func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_unisink_v1_transactions_proto_msgTypes[16]
+	mi := &file_unisink_v1_transactions_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1230,7 @@ func (x *ListTransactionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransactionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransactionsResponse) Descriptor() ([]byte, []int) {
-	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{16}
+	return file_unisink_v1_transactions_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTransactionsResponse) GetTransactions() []*Transaction {
@@ -1059,7 +1280,20 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\x03txn\x18\x02 \x01(\tR\x03txn\x12\x1a\n" +
 	"\bresource\x18\x03 \x01(\tR\bresource\x12'\n" +
 	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"\x11\n" +
-	"\x0fResolveResponse\"\xc8\x01\n" +
+	"\x0fResolveResponse\"b\n" +
+	"\tHandProof\x12\x10\n" +
+	"\x03txn\x18\x01 \x01(\tR\x03txn\x12\x1a\n" +
+	"\bresource\x18\x02 \x01(\tR\bresource\x12'\n" +
+	"\x05proof\x18\x03 \x01(\v2\x11.unisink.v1.ProofR\x05proof\"h\n" +
+	"\x11ResolveAllRequest\x12$\n" +
+	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12-\n" +
+	"\x06proofs\x18\x02 \x03(\v2\x15.unisink.v1.HandProofR\x06proofs\"H\n" +
+	"\x12ResolveAllResponse\x122\n" +
+	"\arefused\x18\x01 \x03(\v2\x18.unisink.v1.RefusedProofR\arefused\"P\n" +
+	"\fRefusedProof\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\xc8\x01\n" +
 	"\x11TransactionBranch\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
@@ -1092,13 +1326,15 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\bin_doubt\x18\x01 \x01(\bR\ainDoubt\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\"W\n" +
 	"\x18ListTransactionsResponse\x12;\n" +
-	"\ftransactions\x18\x01 \x03(\v2\x17.unisink.v1.TransactionR\ftransactions2\x8b\x04\n" +
+	"\ftransactions\x18\x01 \x03(\v2\x17.unisink.v1.TransactionR\ftransactions2\xd8\x04\n" +
 	"\fTransactions\x12<\n" +
 	"\x05Begin\x12\x18.unisink.v1.BeginRequest\x1a\x19.unisink.v1.BeginResponse\x12?\n" +
 	"\x06Commit\x12\x19.unisink.v1.CommitRequest\x1a\x1a.unisink.v1.CommitResponse\x12B\n" +
 	"\aOutcome\x12\x1a.unisink.v1.OutcomeRequest\x1a\x1b.unisink.v1.OutcomeResponse\x12<\n" +
 	"\x05Abort\x12\x18.unisink.v1.AbortRequest\x1a\x19.unisink.v1.AbortResponse\x12B\n" +
-	"\aResolve\x12\x1a.unisink.v1.ResolveRequest\x1a\x1b.unisink.v1.ResolveResponse\x12W\n" +
+	"\aResolve\x12\x1a.unisink.v1.ResolveRequest\x1a\x1b.unisink.v1.ResolveResponse\x12K\n" +
+	"\n" +
+	"ResolveAll\x12\x1d.unisink.v1.ResolveAllRequest\x1a\x1e.unisink.v1.ResolveAllResponse\x12W\n" +
 	"\x0eGetTransaction\x12!.unisink.v1.GetTransactionRequest\x1a\".unisink.v1.GetTransactionResponse\x12]\n" +
 	"\x10ListTransactions\x12#.unisink.v1.ListTransactionsRequest\x1a$.unisink.v1.ListTransactionsResponseB7Z5github.com/unisink/unisink/proto/unisink/v1;unisinkv1b\x06proto3"
 
@@ -1114,7 +1350,7 @@ func file_unisink_v1_transactions_proto_rawDescGZIP() []byte {
 	return file_unisink_v1_transactions_proto_rawDescData
 }
 
-var file_unisink_v1_transactions_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_unisink_v1_transactions_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_unisink_v1_transactions_proto_goTypes = []any{
 	(*HandBranch)(nil),               // 0: unisink.v1.HandBranch
 	(*BeginRequest)(nil),             // 1: unisink.v1.BeginRequest
@@ -1127,59 +1363,69 @@ var file_unisink_v1_transactions_proto_goTypes = []any{
 	(*AbortResponse)(nil),            // 8: unisink.v1.AbortResponse
 	(*ResolveRequest)(nil),           // 9: unisink.v1.ResolveRequest
 	(*ResolveResponse)(nil),          // 10: unisink.v1.ResolveResponse
-	(*TransactionBranch)(nil),        // 11: unisink.v1.TransactionBranch
-	(*Transaction)(nil),              // 12: unisink.v1.Transaction
-	(*GetTransactionRequest)(nil),    // 13: unisink.v1.GetTransactionRequest
-	(*GetTransactionResponse)(nil),   // 14: unisink.v1.GetTransactionResponse
-	(*ListTransactionsRequest)(nil),  // 15: unisink.v1.ListTransactionsRequest
-	(*ListTransactionsResponse)(nil), // 16: unisink.v1.ListTransactionsResponse
-	(*Handle)(nil),                   // 17: unisink.v1.Handle
-	(*Meta)(nil),                     // 18: unisink.v1.Meta
-	(Outcome)(0),                     // 19: unisink.v1.Outcome
-	(*Proof)(nil),                    // 20: unisink.v1.Proof
-	(*Scope)(nil),                    // 21: unisink.v1.Scope
-	(*Epoch)(nil),                    // 22: unisink.v1.Epoch
+	(*HandProof)(nil),                // 11: unisink.v1.HandProof
+	(*ResolveAllRequest)(nil),        // 12: unisink.v1.ResolveAllRequest
+	(*ResolveAllResponse)(nil),       // 13: unisink.v1.ResolveAllResponse
+	(*RefusedProof)(nil),             // 14: unisink.v1.RefusedProof
+	(*TransactionBranch)(nil),        // 15: unisink.v1.TransactionBranch
+	(*Transaction)(nil),              // 16: unisink.v1.Transaction
+	(*GetTransactionRequest)(nil),    // 17: unisink.v1.GetTransactionRequest
+	(*GetTransactionResponse)(nil),   // 18: unisink.v1.GetTransactionResponse
+	(*ListTransactionsRequest)(nil),  // 19: unisink.v1.ListTransactionsRequest
+	(*ListTransactionsResponse)(nil), // 20: unisink.v1.ListTransactionsResponse
+	(*Handle)(nil),                   // 21: unisink.v1.Handle
+	(*Meta)(nil),                     // 22: unisink.v1.Meta
+	(Outcome)(0),                     // 23: unisink.v1.Outcome
+	(*Proof)(nil),                    // 24: unisink.v1.Proof
+	(*Scope)(nil),                    // 25: unisink.v1.Scope
+	(*Epoch)(nil),                    // 26: unisink.v1.Epoch
 }
 var file_unisink_v1_transactions_proto_depIdxs = []int32{
-	17, // 0: unisink.v1.HandBranch.handle:type_name -> unisink.v1.Handle
-	18, // 1: unisink.v1.BeginRequest.meta:type_name -> unisink.v1.Meta
+	21, // 0: unisink.v1.HandBranch.handle:type_name -> unisink.v1.Handle
+	22, // 1: unisink.v1.BeginRequest.meta:type_name -> unisink.v1.Meta
 	0,  // 2: unisink.v1.BeginRequest.branches:type_name -> unisink.v1.HandBranch
-	18, // 3: unisink.v1.CommitRequest.meta:type_name -> unisink.v1.Meta
+	22, // 3: unisink.v1.CommitRequest.meta:type_name -> unisink.v1.Meta
 	0,  // 4: unisink.v1.CommitRequest.branches:type_name -> unisink.v1.HandBranch
-	19, // 5: unisink.v1.CommitResponse.outcome:type_name -> unisink.v1.Outcome
-	18, // 6: unisink.v1.OutcomeRequest.meta:type_name -> unisink.v1.Meta
-	19, // 7: unisink.v1.OutcomeResponse.outcome:type_name -> unisink.v1.Outcome
-	18, // 8: unisink.v1.AbortRequest.meta:type_name -> unisink.v1.Meta
-	19, // 9: unisink.v1.AbortResponse.outcome:type_name -> unisink.v1.Outcome
-	18, // 10: unisink.v1.ResolveRequest.meta:type_name -> unisink.v1.Meta
-	20, // 11: unisink.v1.ResolveRequest.proof:type_name -> unisink.v1.Proof
-	17, // 12: unisink.v1.TransactionBranch.handle:type_name -> unisink.v1.Handle
-	20, // 13: unisink.v1.TransactionBranch.proof:type_name -> unisink.v1.Proof
-	19, // 14: unisink.v1.Transaction.outcome:type_name -> unisink.v1.Outcome
-	11, // 15: unisink.v1.Transaction.branches:type_name -> unisink.v1.TransactionBranch
-	21, // 16: unisink.v1.Transaction.scope:type_name -> unisink.v1.Scope
-	22, // 17: unisink.v1.Transaction.epoch:type_name -> unisink.v1.Epoch
-	12, // 18: unisink.v1.GetTransactionResponse.transaction:type_name -> unisink.v1.Transaction
-	12, // 19: unisink.v1.ListTransactionsResponse.transactions:type_name -> unisink.v1.Transaction
-	1,  // 20: unisink.v1.Transactions.Begin:input_type -> unisink.v1.BeginRequest
-	3,  // 21: unisink.v1.Transactions.Commit:input_type -> unisink.v1.CommitRequest
-	5,  // 22: unisink.v1.Transactions.Outcome:input_type -> unisink.v1.OutcomeRequest
-	7,  // 23: unisink.v1.Transactions.Abort:input_type -> unisink.v1.AbortRequest
-	9,  // 24: unisink.v1.Transactions.Resolve:input_type -> unisink.v1.ResolveRequest
-	13, // 25: unisink.v1.Transactions.GetTransaction:input_type -> unisink.v1.GetTransactionRequest
-	15, // 26: unisink.v1.Transactions.ListTransactions:input_type -> unisink.v1.ListTransactionsRequest
-	2,  // 27: unisink.v1.Transactions.Begin:output_type -> unisink.v1.BeginResponse
-	4,  // 28: unisink.v1.Transactions.Commit:output_type -> unisink.v1.CommitResponse
-	6,  // 29: unisink.v1.Transactions.Outcome:output_type -> unisink.v1.OutcomeResponse
-	8,  // 30: unisink.v1.Transactions.Abort:output_type -> unisink.v1.AbortResponse
-	10, // 31: unisink.v1.Transactions.Resolve:output_type -> unisink.v1.ResolveResponse
-	14, // 32: unisink.v1.Transactions.GetTransaction:output_type -> unisink.v1.GetTransactionResponse
-	16, // 33: unisink.v1.Transactions.ListTransactions:output_type -> unisink.v1.ListTransactionsResponse
-	27, // [27:34] is the sub-list for method output_type
-	20, // [20:27] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	23, // 5: unisink.v1.CommitResponse.outcome:type_name -> unisink.v1.Outcome
+	22, // 6: unisink.v1.OutcomeRequest.meta:type_name -> unisink.v1.Meta
+	23, // 7: unisink.v1.OutcomeResponse.outcome:type_name -> unisink.v1.Outcome
+	22, // 8: unisink.v1.AbortRequest.meta:type_name -> unisink.v1.Meta
+	23, // 9: unisink.v1.AbortResponse.outcome:type_name -> unisink.v1.Outcome
+	22, // 10: unisink.v1.ResolveRequest.meta:type_name -> unisink.v1.Meta
+	24, // 11: unisink.v1.ResolveRequest.proof:type_name -> unisink.v1.Proof
+	24, // 12: unisink.v1.HandProof.proof:type_name -> unisink.v1.Proof
+	22, // 13: unisink.v1.ResolveAllRequest.meta:type_name -> unisink.v1.Meta
+	11, // 14: unisink.v1.ResolveAllRequest.proofs:type_name -> unisink.v1.HandProof
+	14, // 15: unisink.v1.ResolveAllResponse.refused:type_name -> unisink.v1.RefusedProof
+	21, // 16: unisink.v1.TransactionBranch.handle:type_name -> unisink.v1.Handle
+	24, // 17: unisink.v1.TransactionBranch.proof:type_name -> unisink.v1.Proof
+	23, // 18: unisink.v1.Transaction.outcome:type_name -> unisink.v1.Outcome
+	15, // 19: unisink.v1.Transaction.branches:type_name -> unisink.v1.TransactionBranch
+	25, // 20: unisink.v1.Transaction.scope:type_name -> unisink.v1.Scope
+	26, // 21: unisink.v1.Transaction.epoch:type_name -> unisink.v1.Epoch
+	16, // 22: unisink.v1.GetTransactionResponse.transaction:type_name -> unisink.v1.Transaction
+	16, // 23: unisink.v1.ListTransactionsResponse.transactions:type_name -> unisink.v1.Transaction
+	1,  // 24: unisink.v1.Transactions.Begin:input_type -> unisink.v1.BeginRequest
+	3,  // 25: unisink.v1.Transactions.Commit:input_type -> unisink.v1.CommitRequest
+	5,  // 26: unisink.v1.Transactions.Outcome:input_type -> unisink.v1.OutcomeRequest
+	7,  // 27: unisink.v1.Transactions.Abort:input_type -> unisink.v1.AbortRequest
+	9,  // 28: unisink.v1.Transactions.Resolve:input_type -> unisink.v1.ResolveRequest
+	12, // 29: unisink.v1.Transactions.ResolveAll:input_type -> unisink.v1.ResolveAllRequest
+	17, // 30: unisink.v1.Transactions.GetTransaction:input_type -> unisink.v1.GetTransactionRequest
+	19, // 31: unisink.v1.Transactions.ListTransactions:input_type -> unisink.v1.ListTransactionsRequest
+	2,  // 32: unisink.v1.Transactions.Begin:output_type -> unisink.v1.BeginResponse
+	4,  // 33: unisink.v1.Transactions.Commit:output_type -> unisink.v1.CommitResponse
+	6,  // 34: unisink.v1.Transactions.Outcome:output_type -> unisink.v1.OutcomeResponse
+	8,  // 35: unisink.v1.Transactions.Abort:output_type -> unisink.v1.AbortResponse
+	10, // 36: unisink.v1.Transactions.Resolve:output_type -> unisink.v1.ResolveResponse
+	13, // 37: unisink.v1.Transactions.ResolveAll:output_type -> unisink.v1.ResolveAllResponse
+	18, // 38: unisink.v1.Transactions.GetTransaction:output_type -> unisink.v1.GetTransactionResponse
+	20, // 39: unisink.v1.Transactions.ListTransactions:output_type -> unisink.v1.ListTransactionsResponse
+	32, // [32:40] is the sub-list for method output_type
+	24, // [24:32] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_unisink_v1_transactions_proto_init() }
@@ -1194,7 +1440,7 @@ func file_unisink_v1_transactions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_unisink_v1_transactions_proto_rawDesc), len(file_unisink_v1_transactions_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

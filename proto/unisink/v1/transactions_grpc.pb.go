@@ -24,6 +24,7 @@ const (
 	Transactions_Outcome_FullMethodName          = "/unisink.v1.Transactions/Outcome"
 	Transactions_Abort_FullMethodName            = "/unisink.v1.Transactions/Abort"
 	Transactions_Resolve_FullMethodName          = "/unisink.v1.Transactions/Resolve"
+	Transactions_ResolveAll_FullMethodName       = "/unisink.v1.Transactions/ResolveAll"
 	Transactions_GetTransaction_FullMethodName   = "/unisink.v1.Transactions/GetTransaction"
 	Transactions_ListTransactions_FullMethodName = "/unisink.v1.Transactions/ListTransactions"
 )
@@ -45,6 +46,9 @@ type TransactionsClient interface {
 	Abort(ctx context.Context, in *AbortRequest, opts ...grpc.CallOption) (*AbortResponse, error)
 	// Resolve reports the proof of one branch.
 	Resolve(ctx context.Context, in *ResolveRequest, opts ...grpc.CallOption) (*ResolveResponse, error)
+	// ResolveAll reports proofs of many branches, of any transactions run by hand; they share entries of the log. An
+	// error means that any of them may be recorded or not; a repeat does what is left.
+	ResolveAll(ctx context.Context, in *ResolveAllRequest, opts ...grpc.CallOption) (*ResolveAllResponse, error)
 	GetTransaction(ctx context.Context, in *GetTransactionRequest, opts ...grpc.CallOption) (*GetTransactionResponse, error)
 	// ListTransactions lists hand-run transactions and, with in_doubt, epochs that are undecided or unfinished beside them.
 	ListTransactions(ctx context.Context, in *ListTransactionsRequest, opts ...grpc.CallOption) (*ListTransactionsResponse, error)
@@ -108,6 +112,16 @@ func (c *transactionsClient) Resolve(ctx context.Context, in *ResolveRequest, op
 	return out, nil
 }
 
+func (c *transactionsClient) ResolveAll(ctx context.Context, in *ResolveAllRequest, opts ...grpc.CallOption) (*ResolveAllResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResolveAllResponse)
+	err := c.cc.Invoke(ctx, Transactions_ResolveAll_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *transactionsClient) GetTransaction(ctx context.Context, in *GetTransactionRequest, opts ...grpc.CallOption) (*GetTransactionResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetTransactionResponse)
@@ -145,6 +159,9 @@ type TransactionsServer interface {
 	Abort(context.Context, *AbortRequest) (*AbortResponse, error)
 	// Resolve reports the proof of one branch.
 	Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error)
+	// ResolveAll reports proofs of many branches, of any transactions run by hand; they share entries of the log. An
+	// error means that any of them may be recorded or not; a repeat does what is left.
+	ResolveAll(context.Context, *ResolveAllRequest) (*ResolveAllResponse, error)
 	GetTransaction(context.Context, *GetTransactionRequest) (*GetTransactionResponse, error)
 	// ListTransactions lists hand-run transactions and, with in_doubt, epochs that are undecided or unfinished beside them.
 	ListTransactions(context.Context, *ListTransactionsRequest) (*ListTransactionsResponse, error)
@@ -172,6 +189,9 @@ func (UnimplementedTransactionsServer) Abort(context.Context, *AbortRequest) (*A
 }
 func (UnimplementedTransactionsServer) Resolve(context.Context, *ResolveRequest) (*ResolveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resolve not implemented")
+}
+func (UnimplementedTransactionsServer) ResolveAll(context.Context, *ResolveAllRequest) (*ResolveAllResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResolveAll not implemented")
 }
 func (UnimplementedTransactionsServer) GetTransaction(context.Context, *GetTransactionRequest) (*GetTransactionResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetTransaction not implemented")
@@ -290,6 +310,24 @@ func _Transactions_Resolve_Handler(srv interface{}, ctx context.Context, dec fun
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Transactions_ResolveAll_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResolveAllRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TransactionsServer).ResolveAll(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Transactions_ResolveAll_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TransactionsServer).ResolveAll(ctx, req.(*ResolveAllRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Transactions_GetTransaction_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetTransactionRequest)
 	if err := dec(in); err != nil {
@@ -352,6 +390,10 @@ var Transactions_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Resolve",
 			Handler:    _Transactions_Resolve_Handler,
+		},
+		{
+			MethodName: "ResolveAll",
+			Handler:    _Transactions_ResolveAll_Handler,
 		},
 		{
 			MethodName: "GetTransaction",
