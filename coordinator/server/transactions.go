@@ -20,10 +20,11 @@ type transactions struct {
 
 // Begin announces branches before they are prepared.
 func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (*unisinkv1.BeginResponse, error) {
-	wait := time.Duration(req.GetTimeoutMs()) * time.Millisecond
-	if wait < 0 {
-		return nil, invalid("a time-out of %s is not possible", wait)
+	ms := req.GetTimeoutMs()
+	if ms < 0 || ms > ledger.MaxDeadline { // looked at before it is counted in nanoseconds, where more would wrap around
+		return nil, invalid("a time-out of %d ms is not possible: it is at most a week, %d ms", ms, ledger.MaxDeadline)
 	}
+	wait := time.Duration(ms) * time.Millisecond
 	if wait == 0 {
 		wait = t.s.c.HandTimeout
 	}

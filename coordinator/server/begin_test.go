@@ -1,0 +1,39 @@
+package server
+
+import (
+	"context"
+	"math"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// aboutNow is a node whose leader has this machine's clock.
+type aboutNow struct{ shown }
+
+func (a aboutNow) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
+	c.At = time.Now().UnixMilli()
+	r, _ := a.m.Apply(c)
+	return r, nil
+}
+
+// Counted in nanoseconds a long time-out wraps around: the last but one of these came to half a millisecond.
+func TestATimeOutThatIsNoneIsRefusedAndNeverTakenForAnother(t *testing.T) {
+	for ms, want := range map[int64]codes.Code{
+		-1: codes.InvalidArgument, ledger.MaxDeadline + 1: codes.InvalidArgument, 18446744073710: codes.InvalidArgument, math.MaxInt64: codes.InvalidArgument,
+		0: codes.OK, 60_000: codes.OK,
+	} {
+		s := &transactions{s: &Server{c: Config{Node: aboutNow{shown{m: doubtful(t, 0)}}, HandTimeout: time.Minute}}}
+		_, err := s.Begin(t.Context(), &unisinkv1.BeginRequest{
+			Txn: "00000000-03e8-7000-8000-0000000000ff", TimeoutMs: ms, Branches: []*unisinkv1.HandBranch{{Resource: "out"}},
+		})
+		if status.Code(err) != want {
+			t.Errorf("%d ms: %v, want %v", ms, err, want)
+		}
+	}
+}
