@@ -29,8 +29,8 @@ type begun[T any] struct {
 }
 
 // Transaction gives the branch's T, and begins it when it is asked for the first time: it is in the
-// journal when it is returned. What was begun by a call that failed is aborted, at the next restore or sweep
-// at the latest.
+// journal when it is returned. What was begun by a call that failed is aborted at once or, where it may be in the
+// journal, at the next restore or sweep at the latest.
 func (b *TwoPhaseBranch[T]) Transaction(ctx context.Context) (T, error) {
 	var none T
 	if !b.open() {
@@ -46,13 +46,13 @@ func (b *TwoPhaseBranch[T]) Transaction(ctx context.Context) (T, error) {
 	}
 	body, err := b.r.c.Encode(t)
 	if err != nil {
-		return none, fmt.Errorf("encode the transaction of %s: %w: %w", b.name, ErrMisconfigured, err)
+		return none, b.unnoted(ctx, t, fmt.Errorf("encode the transaction of %s: %w: %w", b.name, ErrMisconfigured, err))
 	}
 	own := &begun[T]{t: t, key: uniqueKey(b.name), at: at}
 	if !mutant.On("twophase/noted-before-written") {
 		fault.Point("twophase/before-note")
 		if err := b.r.put(ctx, own.key, entry{State: entryBegun, Name: b.name.String(), Body: body, At: at.UnixMilli()}); err != nil {
-			return none, fmt.Errorf("note %s in the journal: %w", b.name, err)
+			return none, b.unnoted(ctx, t, fmt.Errorf("note %s in the journal: %w", b.name, err))
 		}
 		fault.Point("twophase/after-note")
 	}
@@ -64,6 +64,17 @@ func (b *TwoPhaseBranch[T]) Transaction(ctx context.Context) (T, error) {
 		return none, errors.Join(fmt.Errorf("write to %s: %w: the branch is over", b.name, ErrBug), b.drop(ctx))
 	}
 	return t, nil
+}
+
+// unnoted aborts a T that may not be in the journal, where nobody else would find it. The error is why it is not; what
+// Abort says beside it is for people, and no class of its own.
+func (b *TwoPhaseBranch[T]) unnoted(ctx context.Context, t T, why error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeLimit)
+	defer cancel()
+	if err := b.r.four.Abort(ctx, t); err != nil {
+		return fmt.Errorf("%w; nor could it be aborted: %v", why, err) //nolint:errorlint // its class is not that of the call
+	}
+	return why
 }
 
 // uniqueKey is the handle's name. Of two that are prepared for one epoch each has its own (P7).
