@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/unisink/unisink/processor/stream"
@@ -182,19 +184,48 @@ func (w *Writer) append(dst []byte, c *Column, r *stream.Record, e Epoch) (text 
 	return text, err == nil, err
 }
 
-// unquote reads a JSON string that is valid UTF-8. Half a surrogate pair, which no text can hold, is refused.
+// unquote reads a JSON string that is valid UTF-8. Half a surrogate pair, which no text can hold, is refused: the decoder
+// would put U+FFFD in its place.
 func unquote(raw json.RawMessage) (string, error) {
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return "", err
 	}
-	// The decoder puts U+FFFD where an escape is no character.
-	const replaced = "\uFFFD"
-	if n := bytes.Count([]byte(s), []byte(replaced)); n > 0 {
-		meant := bytes.Count(raw, []byte(replaced)) + bytes.Count(bytes.ToLower(raw), []byte(`\ufffd`))
-		if n > meant {
-			return "", errors.New("holds half a character (a lone surrogate)")
-		}
+	if loneSurrogate(raw) {
+		return "", errors.New("holds half a character (a lone surrogate)")
 	}
 	return s, nil
+}
+
+// loneSurrogate looks through the escapes of a valid JSON string.
+func loneSurrogate(raw []byte) bool {
+	for {
+		i := bytes.IndexByte(raw, '\\')
+		if i < 0 {
+			return false
+		}
+		unit, isUnit := escapedUnit(raw[i:])
+		switch low, paired := escapedUnit(raw[min(i+escapeLength, len(raw)):]); {
+		case !isUnit:
+			raw = raw[i+2:] // \n, or \\
+		case !utf16.IsSurrogate(unit):
+			raw = raw[i+escapeLength:]
+		case paired && utf16.DecodeRune(unit, low) != utf8.RuneError:
+			raw = raw[i+2*escapeLength:]
+		default:
+			return true
+		}
+	}
+}
+
+// escapeLength of \uXXXX.
+const escapeLength = 6
+
+// escapedUnit is the UTF-16 unit that an escape at the beginning stands for; false where there is none.
+func escapedUnit(raw []byte) (rune, bool) {
+	if len(raw) < escapeLength || raw[0] != '\\' || raw[1] != 'u' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(string(raw[2:escapeLength]), 16, 16)
+	return rune(n), err == nil
 }
