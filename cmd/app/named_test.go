@@ -22,7 +22,7 @@ func TestABinaryOfOnesOwnSpeaksOfItselfByItsName(t *testing.T) {
 	}
 	walk(nil, (&app{}).root().Commands)
 	for _, path := range paths {
-		out, errs, code := typed(t, append(path, "--help")...)
+		out, errs, code := calledMine(t, append(path, "--help")...)
 		if code != CodeOK || errs != "" || !strings.Contains(out, strings.Join(append([]string{"mine"}, path...), " ")) {
 			t.Errorf("%v --help: exit code %d\n%s%s", path, code, out, errs)
 		}
@@ -31,15 +31,15 @@ func TestABinaryOfOnesOwnSpeaksOfItselfByItsName(t *testing.T) {
 		}
 	}
 	for _, args := range [][]string{{"nope"}, {"list"}, {"pipeline"}, {"pipeline", "nope"}, {"epoch", "show"}, {"resolver"}, {"cluster", "status", "-c", "127.0.0.1"}} {
-		out, errs, code := typed(t, args...)
+		out, errs, code := calledMine(t, args...)
 		if code != CodeUsage || out != "" || !strings.HasPrefix(errs, "mine: ") || strings.Contains(errs, "unisink") {
 			t.Errorf("%v: exit code %d\n%s%s", args, code, out, errs)
 		}
 	}
 }
 
-// typed is what a user of the binary sees.
-func typed(t *testing.T, args ...string) (out, errs string, code Code) {
+// calledMine is what a user of the binary sees.
+func calledMine(t *testing.T, args ...string) (out, errs string, code Code) {
 	t.Helper()
 	var o, e bytes.Buffer
 	code = Code(Main(t.Context(), append([]string{"/usr/local/bin/mine"}, args...), WithOutput(&o, &e)))
