@@ -11,9 +11,11 @@ import (
 // outbox gathers results per sink and writes them in batches to the branches of the epoch that is
 // being written. Its records and their buffers are used again after each write.
 type outbox struct {
-	names   []string
+	sinks   []namedSink
 	boxes   []box
 	writers []Writer // of this epoch; nil until the first write
+	// carrier is the sink whose branches take a sink's records: itself, if they are not shared.
+	carrier []int
 	// branch gives the branch of a sink for this epoch; it waits while the pipeline is held back.
 	branch func(ctx context.Context, resource string) (participant.Branch, error)
 }
@@ -27,9 +29,9 @@ type box struct {
 const outBatch = 512
 
 func newOutbox(sinks []namedSink) *outbox {
-	o := &outbox{boxes: make([]box, len(sinks)), writers: make([]Writer, len(sinks))}
-	for _, s := range sinks {
-		o.names = append(o.names, s.name)
+	o := &outbox{sinks: sinks, boxes: make([]box, len(sinks)), writers: make([]Writer, len(sinks)), carrier: make([]int, len(sinks))}
+	for i := range sinks {
+		o.carrier[i] = i
 	}
 	return o
 }
@@ -78,23 +80,36 @@ func (o *outbox) flush(ctx context.Context) error {
 }
 
 func (o *outbox) write(ctx context.Context, sink int) error {
-	if o.writers[sink] == nil {
-		b, err := o.branch(ctx, o.names[sink])
-		if err != nil {
-			return fmt.Errorf("sink %q: %w", o.names[sink], err)
-		}
-		w, ok := b.(Writer)
-		if !ok {
-			return fmt.Errorf("sink %q: %w: %w", o.names[sink], participant.ErrBug, errNoWriter)
-		}
-		o.writers[sink] = w
-	}
 	b := &o.boxes[sink]
-	if err := o.writers[sink].Write(ctx, b.records[:b.n]); err != nil {
-		return fmt.Errorf("sink %q: %w", o.names[sink], err)
+	if err := o.send(ctx, sink, b.records[:b.n]); err != nil {
+		return fmt.Errorf("sink %q: %w", o.sinks[sink].name, err)
 	}
 	b.n = 0
 	return nil
+}
+
+// send writes records to the branch of a sink's carrier.
+func (o *outbox) send(ctx context.Context, sink int, records []stream.Record) error {
+	by := o.carrier[sink]
+	if o.writers[by] == nil {
+		b, err := o.branch(ctx, o.sinks[by].name)
+		if err != nil {
+			return err
+		}
+		w, ok := b.(Writer)
+		if !ok {
+			return fmt.Errorf("%w: %w", participant.ErrBug, errNoWriter)
+		}
+		o.writers[by] = w
+	}
+	if by == sink {
+		return o.writers[by].Write(ctx, records)
+	}
+	shared, ok := o.writers[by].(SharedWriter)
+	if !ok {
+		return fmt.Errorf("%w: it shares the branches of sink %q, and they have no WriteFor", participant.ErrBug, o.sinks[by].name)
+	}
+	return shared.WriteFor(ctx, o.sinks[sink].sink, records)
 }
 
 // voted ends the epoch: the branches belong to the Run.

@@ -125,7 +125,8 @@ func (p *Pipeline) Status() Status {
 // Counters are a part of Status.
 func (p *Pipeline) Counters() Counters { return p.Status().Counters }
 
-// Spec asks the sinks what they are, and declares the pipeline for the coordinator.
+// Spec asks the sinks what they are, and declares the pipeline for the coordinator. Sinks that cannot be used side by side
+// are an error here already; see [Sharer].
 func (p *Pipeline) Spec(ctx context.Context) (Spec, error) {
 	m := MemberSpec{Name: p.settings.member, Source: true}
 	for _, s := range p.sinks {
@@ -134,6 +135,9 @@ func (p *Pipeline) Spec(ctx context.Context) (Spec, error) {
 			return Spec{}, fmt.Errorf("sink %q of pipeline %q: %w", s.name, p.name, err)
 		}
 		m.Resources = append(m.Resources, ResourceSpec{Name: s.name, Kind: d.Kind})
+	}
+	if _, err := carriers(ctx, p.sinks); err != nil {
+		return Spec{}, fmt.Errorf("pipeline %q: %w", p.name, err)
 	}
 	return Spec{Name: p.name, Members: []MemberSpec{m}, KeyGroups: p.settings.keyGroups, Fingerprint: p.fingerprint}, nil
 }

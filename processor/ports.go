@@ -55,6 +55,28 @@ type Writer interface {
 	Write(ctx context.Context, records []stream.Record) error
 }
 
+// Sharer is what a Sink may be as well: one whose branches take the records of other sinks too. What one epoch writes to
+// one database is then one branch, though it has several sinks there: two of them could wait for each other's locks, once
+// the first is prepared for ever. Each sink stays a resource of its own, with its name; one whose records go into
+// another's branch has none itself, and ends what was prepared under its name before.
+type Sharer interface {
+	Sink
+
+	// Shares reports whether other's records go into this sink's branches. It is asked about each sink that comes
+	// after this one, before the pipeline is declared and at each restore, and the answer stays the same as long as
+	// both are what they are. An error says that they cannot be used side by side as they are set up
+	// (ErrMisconfigured), or that it is not known.
+	Shares(ctx context.Context, other participant.Resource) (bool, error)
+}
+
+// SharedWriter is what Begin of a Sharer returns.
+type SharedWriter interface {
+	Writer
+
+	// WriteFor is Write of records of another sink, which this one's Shares.
+	WriteFor(ctx context.Context, other participant.Resource, records []stream.Record) error
+}
+
 // Aggregate folds the records of one key in one window into an accumulator A. Its methods are called
 // from one goroutine. Package aggregate has the usual ones.
 //

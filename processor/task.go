@@ -69,6 +69,11 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 	from := make([]stream.Position, 0, len(r.Positions))
 	op := t.p.newOperator()
 	loop := newEpochLoop(op, t.p.sinks, t.snap)
+	carrier, err := carriers(ctx, t.p.sinks)
+	if err != nil {
+		return err
+	}
+	loop.out.carrier = carrier
 	if d, ok := t.p.source.(Drainer); ok {
 		loop.drained = d.Drained
 	}

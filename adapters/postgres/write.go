@@ -32,12 +32,21 @@ func (b *Branch) WriteTo(ctx context.Context, table string, records []stream.Rec
 }
 
 func (b *Branch) write(ctx context.Context, table int, records []stream.Record) error {
+	return b.add(ctx, b.d.o.Tables[table].Name, func(w *writing) (*tableWriter, error) { return w.tables[table], nil }, records)
+}
+
+// add has one of the branch's table writers take records in.
+func (b *Branch) add(ctx context.Context, table string, of func(w *writing) (*tableWriter, error), records []stream.Record) error {
 	w, err := b.writing(ctx)
+	var t *tableWriter
 	if err == nil {
-		err = w.tables[table].add(ctx, records)
+		t, err = of(w)
+	}
+	if err == nil {
+		err = t.add(ctx, records)
 	}
 	if err != nil {
-		err = fmt.Errorf("write to %s for %s: %w", b.d.o.Tables[table].Name, b.name, err)
+		err = fmt.Errorf("write to %s for %s: %w", table, b.name, err)
 		b.fail(err)
 	}
 	return err
@@ -54,13 +63,18 @@ func (b *Branch) writing(ctx context.Context) (*writing, error) {
 	}
 	w := &writing{b: b, epoch: column.Epoch{Generation: b.name.Generation, N: b.name.N}}
 	for _, t := range targets {
-		closed := len(t.t.Columns) == 0 && t.t.Write != Delete
-		w.tables = append(w.tables, &tableWriter{
-			of: w, t: t, rows: column.NewWriter(t.columns, closed, t.besides...), insert: t.insertSQL(), remove: t.deleteSQL(), copyIn: t.copySQL(),
-		})
+		w.tables = append(w.tables, w.writer(t))
 	}
 	b.rows = w
 	return w, nil
+}
+
+// writer makes what writes to one table.
+func (w *writing) writer(t *target) *tableWriter {
+	closed := len(t.t.Columns) == 0 && t.t.Write != Delete
+	return &tableWriter{
+		of: w, t: t, rows: column.NewWriter(t.columns, closed, t.besides...), insert: t.insertSQL(), remove: t.deleteSQL(), copyIn: t.copySQL(),
+	}
 }
 
 // tableCache are the tables as they were found last.
@@ -97,6 +111,7 @@ type writing struct {
 	b      *Branch
 	epoch  column.Epoch
 	tables []*tableWriter
+	others map[*Database]*tableWriter // among tables, for the databases that share the branch
 }
 
 // flush implements rowWriter.

@@ -37,7 +37,7 @@ func all() []adapters.Adapter {
 
 func env() spec.Env {
 	password := secrets.Marker("spec-password")
-	known := map[string]string{"BROKERS": "a:1,b:2", "PASSWORD": password, "BYTES": "x", "DSN": "postgres://u:" + password + "@h/d"}
+	known := map[string]string{"BROKERS": "a:1,b:2", "PASSWORD": password, "BYTES": "x", "DSN": "postgres://u:" + password + "@h/d", "DSN2": "postgres://u:" + password + "@h/other"}
 	return spec.Env{Logger: slog.New(slog.DiscardHandler), Lookup: func(name string) (string, bool) {
 		v, ok := known[name]
 		return v, ok
@@ -123,6 +123,24 @@ func TestEverySettingIsTaken(t *testing.T) {
 	dir := t.TempDir()
 	if err := build(parse(t, fmt.Sprintf(`{pipeline: p, source: {file: {dir: %q, lines: record, follow: true, poll_every: 1s, batch_records: 10, max_record_bytes: 1000}}, sinks: [{name: f, file: {dir: x}}]}`, dir))); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestSinksOfOneDatabaseAreSetUpInOneWay(t *testing.T) {
+	const second = "  - name: q\n    postgres: {dsn: {env: DSN}, table: late, mode: staged, lock_timeout: 1s, retention: 48h, pooler: true}\n"
+	if err := build(parse(t, everything+second)); err != nil {
+		t.Error(err)
+	}
+	for was, is := range map[string]string{"mode: staged": "mode: prepared", "lock_timeout: 1s, ": "", "retention: 48h": "retention: 49h", "pooler: true": "pooler: false"} {
+		err := build(parse(t, everything+strings.Replace(second, was, is, 1)))
+		setting, _, _ := strings.Cut(was, ":")
+		want := fmt.Sprintf(`sinks[3].postgres: sink "p" is in the same database: what one epoch writes to one database is one transaction, and %s is `, setting)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", is, err, want)
+		}
+	}
+	if err := build(parse(t, everything+strings.Replace(second, "{env: DSN}, table: late, mode: staged", "{env: DSN2}, table: late", 1))); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -63,10 +63,33 @@ func Postgres() Adapter {
 				if err != nil {
 					return nil, told(s, err)
 				}
+				if err := besideOthers(e, doc, name, o, s); err != nil {
+					return nil, errors.Join(err, out.Close())
+				}
 				return out, nil
 			},
 		}
 	}}
+}
+
+// besideOthers refuses a sink that is set up otherwise than one before it in the same database: what an epoch writes there
+// is one branch for both. One under another address shows when it is connected to.
+func besideOthers(e spec.Env, doc *spec.Document, name string, o postgres.Options, s spec.Settings) error {
+	if doc == nil {
+		return nil
+	}
+	for _, u := range Uses(doc, postgres.Kind) {
+		switch other, err := postgresOptions(e, u.Settings, nil); {
+		case u.Source || err != nil: // what is wrong there is told there
+		case u.Name == name:
+			return nil
+		default:
+			if together, err := postgres.Together(other, o); together && err != nil {
+				return s.Mistake("", "sink %q is in the same database: %s", u.Name, plain(err))
+			}
+		}
+	}
+	return nil
 }
 
 func newPostgresSource(e spec.Env, name string, s spec.Settings) (*postgres.Source, error) {
