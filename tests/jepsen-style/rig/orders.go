@@ -57,13 +57,35 @@ func Generate(ctx context.Context, cl *kgo.Client, topic string, rate int, seed 
 			batch[i] = order(topic, rng, names[rng.IntN(customers)], n, time.Now())
 			n++
 		}
-		// What was begun is seen through, so that the next is written behind it in every partition.
-		if err := cl.ProduceSync(context.WithoutCancel(ctx), batch...).FirstErr(); err != nil {
+		if err := seenThrough(ctx, cl, batch, 30*time.Second); err != nil {
 			return fmt.Errorf("write orders: %w", err)
 		}
 		count.Add(int64(len(batch)))
 	}
 }
+
+// seenThrough writes what was begun also when ctx has ended, so that the next is written behind it in every
+// partition, but for patience at most then: where the broker is gone for good, the run has to end all the same.
+// Records that may have been sent are the client's until it is closed.
+func seenThrough(ctx context.Context, cl *kgo.Client, batch []*kgo.Record, patience time.Duration) error {
+	written := make(chan error, 1)
+	go func() { written <- cl.ProduceSync(context.WithoutCancel(ctx), batch...).FirstErr() }()
+	select {
+	case err := <-written:
+		return err
+	case <-ctx.Done():
+	}
+	last := time.NewTimer(patience)
+	defer last.Stop()
+	select {
+	case err := <-written:
+		return err
+	case <-last.C:
+		return fmt.Errorf("%w within %s after the end of writing", errNotWritten, patience)
+	}
+}
+
+var errNotWritten = errors.New("the broker has not taken what was begun")
 
 func customerNames(rng *rand.Rand) []string {
 	names := make([]string, customers)
