@@ -247,6 +247,12 @@ func (co *Coordinator) effects(effects []ledger.Effect, index uint64) {
 			ev.Kind = eventlog.Proven
 		case ledger.EffectHalted:
 			ev.Kind = eventlog.Halted
+			if u, is := ledger.ParseUndeterminable(e.Scope, e.Text); is {
+				ev.Epoch, ev.Member = u.Epoch, u.Branch.Member
+				if !ev.Again {
+					co.server.CountBrokenPromise()
+				}
+			}
 		case ledger.EffectHeuristic:
 			ev.Kind = eventlog.Heuristic
 			if !ev.Again {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc/status"
 
@@ -96,13 +97,19 @@ func classOf(err error) unisinkv1.ErrorClass {
 		return unisinkv1.ErrorClass_ERROR_CLASS_FENCED
 	case errors.Is(err, ErrLost):
 		return unisinkv1.ErrorClass_ERROR_CLASS_LOST
+	case errors.Is(err, ErrUndeterminable):
+		return unisinkv1.ErrorClass_ERROR_CLASS_UNDETERMINABLE
 	}
 	return unisinkv1.ErrorClass_ERROR_CLASS_RETRY
 }
 
 // hopeless reports whether trying again changes nothing.
 func hopeless(err error) bool {
-	return errors.Is(err, ErrFenced) || errors.Is(err, ErrLost) || errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrBug)
+	return isAny(err, ErrFenced, ErrLost, ErrMisconfigured, ErrBug, ErrUndeterminable)
+}
+
+func isAny(err error, kinds ...error) bool {
+	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }
 
 // unknownIfCut turns the end of the caller's patience into ErrOutcomeUnknown.

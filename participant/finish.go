@@ -30,7 +30,7 @@ func (g *generation) lane(ctx context.Context, alias string) {
 		if s == nil {
 			return
 		}
-		proof, err := bring(ctx, g.m.log, g.m.troubles, r, s.vote.Handle, want, false)
+		proof, err := g.bring(ctx, r, s.vote.Handle, want, branchOfEpoch{&unisinkv1.Epoch{Generation: g.id, N: e.n}, g.m.cfg.Member, alias})
 		if err != nil {
 			return // the next generation, or the next process, goes on by handle
 		}
@@ -88,8 +88,8 @@ func (g *generation) nextBranch(ctx context.Context, alias string) (*epoch, *sha
 
 // bring makes a prepared branch end as wanted, again and again until the resource shows a proof.
 // Errors never change the verdict: a time-out, a lost answer, even "fenced" mean that it is asked
-// again, with growing waits, which t is told of. With stopFenced ErrFenced is returned.
-func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h Handle, want Verdict, stopFenced bool) (Proof, error) {
+// again, with growing waits, which t is told of. Errors of the kinds in final are returned.
+func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h Handle, want Verdict, final ...error) (Proof, error) {
 	call, what := r.Commit, "commit"
 	if want == RolledBack {
 		call, what = r.Rollback, "roll back"
@@ -108,7 +108,7 @@ func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h 
 			return Proof{}, context.Cause(ctx)
 		case err == nil:
 			err = errors.New("the answer proves nothing")
-		case stopFenced && errors.Is(err, ErrFenced):
+		case isAny(err, final...):
 			return Proof{}, err
 		}
 		wait := pause.NextBackOff()

@@ -268,6 +268,11 @@ var (
 	ErrLost = errors.New("prepared work lost")
 	// ErrMisconfigured: a person must change a setting; trying again changes nothing.
 	ErrMisconfigured = errors.New("misconfigured")
+	// ErrUndeterminable, of Commit and Rollback: the resource has answered, and what it has left neither shows how the
+	// branch ended nor lets it end as asked, now or later. It is never an answer to what may pass: a server that is away,
+	// that was set back and may be set right, or that is another one than meant. No verdict follows from it: the scope is
+	// halted, and a person looks.
+	ErrUndeterminable = errors.New("undeterminable")
 	// ErrBug: a rule was broken by this program or its caller.
 	ErrBug = errors.New("bug")
 	// ErrPrepared: the branch is prepared; it ends by its handle.

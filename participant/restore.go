@@ -128,7 +128,7 @@ func (g *generation) recover(ctx context.Context, alias string, r Resource, o Op
 	}
 	var proofs []*unisinkv1.BranchProof
 	for _, u := range list {
-		proof, err := bring(ctx, g.m.log, g.m.troubles, r, handleFromWire(u.GetHandle()), Committed, true)
+		proof, err := g.bring(ctx, r, handleFromWire(u.GetHandle()), Committed, branchOfEpoch{u.GetEpoch(), u.GetMember(), alias}, ErrFenced)
 		if err != nil {
 			return proofs, fmt.Errorf("commit epoch %d.%d in %q: %w", u.GetEpoch().GetGeneration(), u.GetEpoch().GetN(), alias, err)
 		}
@@ -174,7 +174,8 @@ func (g *generation) sweep(ctx context.Context, alias string, r Resource, o Open
 		if mutant.On("participant/restore-by-handle") && decidedByNumber(f, list) {
 			want = Committed
 		}
-		proof, err := bring(ctx, g.m.log, g.m.troubles, r, f.Handle, want, true)
+		at := branchOfEpoch{&unisinkv1.Epoch{Generation: f.Name.Generation, N: f.Name.N}, f.Name.Member, alias}
+		proof, err := g.bring(ctx, r, f.Handle, want, at, ErrFenced)
 		if err != nil {
 			return fmt.Errorf("roll back %s in %q: %w", f.Name, alias, err)
 		}

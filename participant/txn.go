@@ -30,7 +30,8 @@ type TxnBranch struct {
 // OutcomeCommitted without an error: everything is committed and proven. OutcomeAborted: nothing is
 // visible, and without an error nothing is left; an error says why it was aborted. With
 // ErrUnfinished the outcome is as returned and some resource has not proven it yet; with
-// ErrHeuristic some resource shows the opposite.
+// ErrHeuristic some resource shows the opposite; with ErrUndeterminable beside ErrUnfinished nobody can tell how some
+// branch ended, and a person must look.
 //
 // ErrOutcomeUnknown: nobody knows yet, and nothing was rolled back; call again with the same id and
 // branches, or leave it to whoever asks for the outcome (Sweep does). ErrRefused alone: the id or the
@@ -241,7 +242,10 @@ func (c *Client) prepare(ctx context.Context, b TxnBranch) Vote {
 
 // finish brings a prepared branch to its end and, if it is the ledger's business, reports the proof.
 func (c *Client) finish(ctx context.Context, txn string, b TxnBranch, h Handle, want Verdict, tell bool) error {
-	proof, err := bring(ctx, c.log, nil, b.Resource, h, want, false)
+	proof, err := bring(ctx, c.log, nil, b.Resource, h, want, ErrUndeterminable)
+	if tell && errors.Is(err, ErrUndeterminable) {
+		c.tellUndeterminable(ctx, txn, b.Name, err)
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %s in transaction %s: %w", ErrUnfinished, b.Name, txn, err)
 	}

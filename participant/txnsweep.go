@@ -35,7 +35,7 @@ type Swept struct {
 //
 // It may run beside everything else, and a repeat does what is left. Each branch is tried once; the error joins those
 // that could not be finished, each with its resource, and ErrHeuristic where one shows the opposite
-// of the decision. A resource that can't list is finished as far as the ledger has handles. Calls of
+// of the decision, ErrUndeterminable where nobody can tell how one ended. A resource that can't list is finished as far as the ledger has handles. Calls of
 // processes that still write may fail when their transaction is found aborted.
 func (c *Client) Sweep(ctx context.Context, resources map[string]Resource, timeout time.Duration) (Swept, error) {
 	if timeout <= 0 {
@@ -178,6 +178,9 @@ func (s *sweep) finish(ctx context.Context, resource, txn, name string, h Handle
 		err = fmt.Errorf("%w: the answer proves nothing", ErrBug)
 	}
 	if err != nil {
+		if name != "" && errors.Is(err, ErrUndeterminable) {
+			s.c.tellUndeterminable(ctx, txn, name, err)
+		}
 		s.fail(fmt.Errorf("%w: %s %s of transaction %s in %s: %w", ErrUnfinished, what, h.Name, txn, resource, err))
 		return
 	}

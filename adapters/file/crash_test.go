@@ -309,7 +309,7 @@ func TestAChangedStagedFileIsNotPublishedByAnotherFinisher(t *testing.T) {
 	if _, err := w.Write([]byte(`"b"`)); err != nil { // as long as what was there
 		t.Fatal(err)
 	}
-	if _, err := sink(t, mem, dir).Commit(context.Background(), h); !errors.Is(err, participant.ErrMisconfigured) {
+	if _, err := sink(t, mem, dir).Commit(context.Background(), h); !errors.Is(err, participant.ErrUndeterminable) {
 		t.Fatalf("commit of a changed file: %v", err)
 	}
 	if got := published(t, mem, dir); len(got) > 0 {

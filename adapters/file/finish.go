@@ -119,9 +119,24 @@ func (s *Sink) publishFile(branch string, f published) (missing bool, err error)
 		fault.Point("file/after-link")
 	}
 	if err := s.check(final, f, branch); err != nil {
-		return false, err
+		return false, s.inTheWay(err, staged, f, branch)
 	}
 	return false, s.sync(final)
+}
+
+// inTheWay is the error where a final name has not what was prepared. While that is still staged another file stands in
+// its way, and can be taken out of it; else it is gone.
+func (s *Sink) inTheWay(err error, staged string, f published, branch string) error {
+	if !errors.Is(err, participant.ErrUndeterminable) {
+		return err
+	}
+	if _, found, looked := s.at.exists(staged); looked != nil || !found {
+		return errors.Join(err, looked)
+	}
+	if whole := s.check(staged, f, branch); whole != nil {
+		return err
+	}
+	return fmt.Errorf("another file stands where %s is to be published, move it away: %w", f.Name, participant.ErrMisconfigured)
 }
 
 // check compares length and, unless this process wrote the file itself, digest.
@@ -134,7 +149,7 @@ func (s *Sink) check(name string, f published, branch string) error {
 		return fmt.Errorf("%s is gone: %w", name, participant.ErrRetry)
 	}
 	if size != f.Bytes {
-		return fmt.Errorf("%s has %d bytes, %d were prepared; it was changed by somebody else, put it back or accept the loss: %w", name, size, f.Bytes, participant.ErrMisconfigured)
+		return fmt.Errorf("%s has %d bytes, %d were prepared; it was changed by somebody else, put it back or accept the loss: %w", name, size, f.Bytes, participant.ErrUndeterminable)
 	}
 	if s.wrote(branch) {
 		return nil
@@ -145,7 +160,7 @@ func (s *Sink) check(name string, f published, branch string) error {
 	}
 	if digest != f.SHA256 && !mutant.On("file/digest") {
 		return fmt.Errorf("%s has another content than was prepared (digest %.12s…, prepared %.12s…); it was changed by somebody else, put it back or accept the loss: %w",
-			name, digest, f.SHA256, participant.ErrMisconfigured)
+			name, digest, f.SHA256, participant.ErrUndeterminable)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -208,9 +209,26 @@ func (f *finish) settle(ctx context.Context, commit bool, answer error) (partici
 	case at.verdict != 0:
 		return f.prove(ctx, at)
 	case commit && !mutant.On("kafka/absence-is-no-abort"):
-		return participant.Proof{}, fmt.Errorf("in doubt: EndTxn was answered %w, and neither the coordinator nor the witness nor the log shows how the transaction ended; ask an operator to look at it", answer)
+		return f.untold(ctx, at, answer)
 	}
 	return f.prove(ctx, outcome{verdict: participant.RolledBack, guessed: true, evidence: fmt.Sprintf("EndTxn was answered %v, and nothing shows a commit", answer)})
+}
+
+// untold is the answer where neither the coordinator nor the witness nor some of the logs show how a transaction ended:
+// the rest of them is read. A log that nobody knows of may be there again, unless its topic is known to be gone.
+func (f *finish) untold(ctx context.Context, at outcome, answer error) (participant.Proof, error) {
+	rest, err := f.markers(ctx, markersIn, math.MaxInt)
+	if err != nil {
+		return participant.Proof{}, fmt.Errorf("after %w: %w", answer, err)
+	}
+	if rest.verdict != 0 {
+		return f.prove(ctx, rest)
+	}
+	class := participant.ErrUndeterminable
+	if f.lost == "" && (at.unsure || rest.unsure) {
+		class = participant.ErrRetry
+	}
+	return participant.Proof{}, fmt.Errorf("in doubt: EndTxn was answered %w, and neither the coordinator nor the witness nor the log shows how the transaction ended: %w", answer, class)
 }
 
 // prove waits until the coordinator is done with the transaction and no partition shows it open,

@@ -21,6 +21,7 @@ type outcome struct {
 	verdict  participant.Verdict
 	evidence string
 	guessed  bool // nothing speaks for the verdict but that nothing speaks against it
+	unsure   bool // a log was not found, which may be there again
 }
 
 // look reads how a transaction stands without changing it: the coordinator first, then the
@@ -46,7 +47,7 @@ func (f *finish) look(ctx context.Context) (outcome, error) {
 			return outcome{verdict: participant.Committed, evidence: "the witness in group " + f.b.Witness.Group + " is committed"}, nil
 		}
 	}
-	return f.markers(ctx)
+	return f.markers(ctx, 0, markersIn)
 }
 
 // described asks the coordinator; an id that it does not know is described as nothing.
@@ -110,32 +111,36 @@ func (d described) ended(b *body) participant.Verdict {
 	return 0
 }
 
-// markersIn is on how many partitions markers are looked for; they all say the same.
+// markersIn is on how many partitions markers are looked for; they all say the same. Where they say nothing the others
+// may, whose records are kept for longer.
 const markersIn = 4
 
-// markers looks for the transaction's end in the log itself, from its first record on.
-func (f *finish) markers(ctx context.Context) (outcome, error) {
-	tried := 0
+// markers looks for the transaction's end in the log itself, from its first record on, in so many of its partitions.
+func (f *finish) markers(ctx context.Context, from, to int) (outcome, error) {
+	at, unsure := -1, false
 	for _, s := range f.b.Topics {
 		for _, p := range s.Parts {
-			if len(p) < 2 || tried == markersIn {
+			if len(p) < 2 {
 				continue
 			}
-			tried++
+			if at++; at < from || at >= to {
+				continue
+			}
 			out, err := f.markerIn(ctx, s.Topic, int32(p[0]), p[1])
 			if err != nil || out.verdict != 0 {
 				return out, err
 			}
+			unsure = unsure || out.unsure
 		}
 	}
-	return outcome{}, nil
+	return outcome{unsure: unsure}, nil
 }
 
 // markerIn reads a partition from the transaction's first record to its present end.
 func (f *finish) markerIn(ctx context.Context, topic string, partition int32, from int64) (outcome, error) {
-	end, ok, err := f.readable(ctx, topic, partition, from)
-	if err != nil || !ok {
-		return outcome{}, err
+	end, found, err := f.readable(ctx, topic, partition, from)
+	if err != nil || !found || end <= from {
+		return outcome{unsure: !found}, err
 	}
 	cl, err := f.sink.at.client(
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().At(from)}}),
@@ -184,14 +189,18 @@ func (f *finish) marks(r *kgo.Record) participant.Verdict {
 	return 0
 }
 
-// readable gives the end of a partition, if it still has the offset.
-func (f *finish) readable(ctx context.Context, topic string, partition int32, from int64) (end int64, ok bool, err error) {
+// readable gives the end of a partition, and nothing that is behind the offset if it does not have that any more. It is
+// not found while no broker knows of it.
+func (f *finish) readable(ctx context.Context, topic string, partition int32, from int64) (end int64, found bool, err error) {
 	start, err := f.offset(ctx, topic, partition, -2)
-	if err != nil || start < 0 || from < start {
+	if err != nil || start < 0 {
 		return 0, false, err
 	}
+	if from < start {
+		return 0, true, nil
+	}
 	end, err = f.offset(ctx, topic, partition, -1)
-	return end, err == nil && from < end, err
+	return end, err == nil && end >= 0, err
 }
 
 // offset asks for the first (-2) or the end (-1) offset of a partition; -1 where there is none.

@@ -382,8 +382,17 @@ func TestO1_FencedAnswerAfterARealAbortIsNotTakenForACommit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := s.Commit(t.Context(), blind); err == nil || !strings.Contains(err.Error(), "in doubt") {
-		t.Errorf("commit without a trace: %v, %v; want in doubt", p, err)
+	if p, err := s.Commit(t.Context(), blind); !errors.Is(err, participant.ErrUndeterminable) || !strings.Contains(err.Error(), "in doubt") {
+		t.Errorf("commit without a trace: %v, %v; want in doubt, for good", p, err)
+	}
+	// A log that no broker knows of may be there again.
+	b.Topics = append(b.Topics, span{Topic: "elsewhere", Parts: [][]int64{{0, 0}}})
+	away, err := b.encode("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := s.Commit(t.Context(), away); err == nil || errors.Is(err, participant.ErrUndeterminable) {
+		t.Errorf("commit with a log that is away: %v, %v; want it asked again", p, err)
 	}
 	if st, err := s.Inspect(t.Context(), blind); err != nil || st != participant.Unknown {
 		t.Errorf("inspect without a trace: %d, %v; want unknown", st, err)

@@ -99,7 +99,7 @@ func (d *Database) finish(ctx context.Context, id identity, b body, want partici
 		if mutant.On("postgres/lost-answer-is-unknown") && err != nil && !errors.Is(err, errBusy) {
 			return participant.Proof{Verdict: participant.RolledBack, Evidence: err.Error()}, nil
 		}
-		if errors.Is(err, participant.ErrMisconfigured) || errors.Is(err, participant.ErrBug) || ctx.Err() != nil {
+		if noRepeatHelps(err) || ctx.Err() != nil {
 			return participant.Proof{}, errors.Join(err, context.Cause(ctx))
 		}
 		last = err
@@ -119,6 +119,10 @@ func (d *Database) finish(ctx context.Context, id identity, b body, want partici
 	return participant.Proof{}, fmt.Errorf("finish %s in database %s: the outcome is not known yet: %w: %w", b.GID, id.database, participant.ErrRetry, last)
 }
 
+func noRepeatHelps(err error) bool {
+	return errors.Is(err, participant.ErrMisconfigured) || errors.Is(err, participant.ErrBug) || errors.Is(err, participant.ErrUndeterminable)
+}
+
 // conclude makes a proof of what was found, where it is one. Neither proof nor error: ask again.
 func conclude(f finding, evidence string, b body, want participant.Verdict) (participant.Proof, error) {
 	switch f {
@@ -131,12 +135,20 @@ func conclude(f finding, evidence string, b body, want participant.Verdict) (par
 			// What was never prepared may be rolled back. Nothing was read that proves it.
 			return participant.Proof{Verdict: participant.RolledBack, Evidence: evidence}, nil
 		}
-		return participant.Proof{}, fmt.Errorf("%s can't be proven: %s; find out by its rows and settle it by hand: %w", b.GID, evidence, participant.ErrRetry)
+		return participant.Proof{}, untold(b, evidence)
 	case isUnclear:
-		return participant.Proof{}, fmt.Errorf("%s can't be proven: %s; find out by its rows and settle it by hand: %w", b.GID, evidence, participant.ErrRetry)
+		return participant.Proof{}, untold(b, evidence)
 	case isPrepared, isRunning, findingUnset:
 	}
 	return participant.Proof{}, nil
+}
+
+// untold is the answer where nothing is left that would tell how a branch ended. What brings it back is a person alone.
+func untold(b body, evidence string) error {
+	if mutant.On("postgres/undeterminable") {
+		return fmt.Errorf("%s can't be proven: %s: %w", b.GID, evidence, participant.ErrRetry)
+	}
+	return fmt.Errorf("%s can't be proven: %s; its rows tell: %w", b.GID, evidence, participant.ErrUndeterminable)
 }
 
 // endPrepared is COMMIT PREPARED or ROLLBACK PREPARED: one statement, one round trip.

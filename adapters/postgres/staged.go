@@ -143,13 +143,13 @@ func (d *Database) move(ctx context.Context, c *pgx.Conn, b body, moves []Move, 
 	}
 	tables := len(got) - len(moves)
 	if was := strings.TrimPrefix(got[tables-1].tag, "DELETE "); was != rows && !mutant.On("postgres/all-staged-rows") {
-		return fmt.Errorf("%s was prepared with %s rows and unisink.staged_rows has %s of them now: somebody changed it; settle it by hand: %w",
-			b.GID, rows, was, participant.ErrRetry)
+		return fmt.Errorf("%s was prepared with %s rows and unisink.staged_rows has %s of them now: somebody changed it, and none is moved: %w",
+			b.GID, rows, was, participant.ErrUndeterminable)
 	}
 	for i, a := range got[tables:] {
 		if m := moves[i]; a.one() != m.OID && !mutant.On("postgres/same-table") {
-			return fmt.Errorf("the rows of %s were prepared for table %s, which was dropped and made anew since (oid %s, now %s): settle it by hand: %w",
-				b.GID, m.name(), m.OID, a.one(), participant.ErrRetry)
+			return fmt.Errorf("the rows of %s were prepared for table %s, which was dropped and made anew since (oid %s, now %s), and none is moved: %w",
+				b.GID, m.name(), m.OID, a.one(), participant.ErrUndeterminable)
 		}
 	}
 	return nil

@@ -167,6 +167,12 @@ func (m *Machine) Halted(id ScopeID) string {
 	return ""
 }
 
+// Broken reports that a branch of the scope has ended against its decision, and that no operator has accepted that.
+func (m *Machine) Broken(id ScopeID) bool {
+	s := m.scopes[id]
+	return s != nil && len(s.bad) > 0
+}
+
 // Resumed is the newest generation of the scope when an operator last ended a halt.
 func (m *Machine) Resumed(id ScopeID) Generation {
 	if s := m.scopes[id]; s != nil {

@@ -21,10 +21,11 @@ type doubt struct {
 	s      *Server
 	now    time.Time
 	living map[ledger.ScopeID]Living
+	halted map[ledger.ScopeID]ledger.Undeterminable // zero: not, or for another reason
 }
 
 func (s *Server) newDoubt(now time.Time) *doubt {
-	return &doubt{s: s, now: now, living: map[ledger.ScopeID]Living{}}
+	return &doubt{s: s, now: now, living: map[ledger.ScopeID]Living{}, halted: map[ledger.ScopeID]ledger.Undeterminable{}}
 }
 
 func (d *doubt) of(id ledger.ScopeID) Living {
@@ -176,21 +177,59 @@ func (d *doubt) find(id ledger.TxnID) *unisinkv1.Transaction {
 
 func (d *doubt) epoch(scope ledger.ScopeID, e ledger.EpochRecord) *unisinkv1.Transaction {
 	t := epochTransaction(scope, e)
+	waits := false
+	for i, b := range e.Branches {
+		if !unresolved(b) {
+			continue
+		}
+		t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.String())
+		if u := d.undeterminable(scope); u.Epoch == e.Epoch && u.Branch == b.ID {
+			undetermined(t, i, ledger.Committed, u.Evidence)
+			continue
+		}
+		waits = true
+		t.Branches[i].Next = d.next(scope, e.Epoch, b)
+	}
 	if t.GetHeuristic() != "" {
-		t.Next = "nothing: a person must decide"
+		t.Next = aPerson
 	}
 	if e.ProvenAt != 0 {
 		return t
 	}
 	t.AgeMs = max(0, d.now.UnixMilli()-e.DecidedAt)
-	for i, b := range e.Branches {
-		if b.Proof.Verdict == 0 && b.Forced == "" {
-			t.Branches[i].Next = d.next(scope, e.Epoch, b)
-			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.String())
-		}
+	if waits {
+		t.Next = strings.TrimPrefix(t.Next+"; ", "; ") + "each branch is committed again and again until it is proven"
 	}
-	t.Next = strings.TrimPrefix(t.Next+"; ", "; ") + "each branch is committed again and again until it is proven"
 	return t
+}
+
+// aPerson is what happens next where nothing does by itself.
+const aPerson = "nothing: a person must decide"
+
+// undeterminable is the branch that nobody can tell of, where a scope is halted for one.
+func (d *doubt) undeterminable(id ledger.ScopeID) ledger.Undeterminable {
+	u, asked := d.halted[id]
+	if !asked {
+		d.s.c.Node.View(func(m *ledger.Machine) {
+			if found, is := ledger.ParseUndeterminable(id, m.Halted(id)); is {
+				u = found
+			}
+		})
+		d.halted[id] = u
+	}
+	return u
+}
+
+// undetermined shows that nobody can tell how a branch ended.
+func undetermined(t *unisinkv1.Transaction, i int, decided ledger.Outcome, evidence string) {
+	b := t.GetBranches()[i]
+	b.Undeterminable = evidence
+	verb := "commit"
+	if decided == ledger.Aborted {
+		verb = "abort"
+	}
+	t.Heuristic = fmt.Sprintf("branch %s was decided %s, and its resource can neither do nor show that any more: %s",
+		ledger.BranchID{Member: b.GetMember(), Resource: b.GetResource()}, verb, evidence)
 }
 
 // next says who finishes a decided branch of an epoch.
@@ -220,13 +259,19 @@ func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
 		return t
 	}
 	t.AgeMs = max(0, d.now.UnixMilli()-x.DecidedAt)
-	for i, b := range x.Branches {
-		if b.Proof.Verdict == 0 && b.Forced == "" {
-			t.Branches[i].Next = d.absent(x.ID, b)
-			t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.Resource)
-		}
-	}
 	t.Next = "its client, or a resolver, finishes each branch by its handle"
+	for i, b := range x.Branches {
+		if !unresolved(b) {
+			continue
+		}
+		t.BlockedBy = append(t.BlockedBy, "branch "+b.ID.Resource)
+		if why := d.s.told.why(byHandBranch{x.ID, b.ID}); why != "" {
+			undetermined(t, i, x.Outcome, why)
+			t.Next = aPerson
+			continue
+		}
+		t.Branches[i].Next = d.absent(x.ID, b)
+	}
 	return t
 }
 

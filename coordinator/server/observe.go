@@ -37,7 +37,7 @@ func newMetrics(c Config) *metrics {
 		}, []string{obs.LabelMethod}),
 	}
 	m.broken = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: obs.MetricHeuristics, Help: "Branches whose resource broke its promise, as this node has applied them since it started.",
+		Name: obs.MetricHeuristics, Help: "Branches whose resource broke its promise or cannot tell any more how they ended, as this node has learnt since it started.",
 	})
 	labelled := func(name, help string, labels prometheus.Labels, read func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, read)

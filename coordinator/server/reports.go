@@ -15,8 +15,10 @@ import (
 
 // reports are what resolvers told last, in the leader's memory: what nobody tells again is forgotten.
 type reports struct {
-	mu  sync.Mutex // guards all; held for memory only
+	mu  sync.Mutex // guards the rest; held for memory only
 	all map[string]report
+	// undeterminable are branches of transactions by hand that nobody can tell of, with what is missing.
+	undeterminable map[byHandBranch]string
 }
 
 type report struct {

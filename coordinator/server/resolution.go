@@ -69,6 +69,9 @@ func (r *resolution) Judge(ctx context.Context, req *unisinkv1.JudgeRequest) (*u
 // Prove records a proof. One that a first proof contradicts is refused.
 func (r *resolution) Prove(ctx context.Context, req *unisinkv1.ProveRequest) (*unisinkv1.ProveResponse, error) {
 	txn, branch := branchOf(req.GetBranch())
+	if req.GetProof().GetVerdict() == unisinkv1.Verdict_VERDICT_UNDETERMINABLE {
+		return &unisinkv1.ProveResponse{Heuristic: true}, r.s.undeterminable(ctx, req.GetMeta(), txn, branch, req.GetProof().GetEvidence())
+	}
 	proof := wire.Proof(req.GetProof())
 	res, err := r.s.propose(ctx, req.GetMeta(), ledger.Resolve{Txn: txn, Branch: branch, Proof: proof})
 	if err != nil {
@@ -111,7 +114,8 @@ func (r *resolution) PaySweep(ctx context.Context, req *unisinkv1.PaySweepReques
 	return &unisinkv1.PaySweepResponse{}, g.Wait()
 }
 
-// Force records an operator's act.
+// Force records an operator's act. A member may be trying to end the branch, and would go on; so an open generation is
+// closed, and the next one does not list the branch.
 func (r *resolution) Force(ctx context.Context, req *unisinkv1.ForceRequest) (*unisinkv1.ForceResponse, error) {
 	actions := map[unisinkv1.ForceAction]ledger.ForceAction{
 		unisinkv1.ForceAction_FORCE_ACTION_ACCEPT_LOSS: ledger.AcceptLoss, unisinkv1.ForceAction_FORCE_ACTION_WRITE_OFF: ledger.WriteOff,
@@ -124,7 +128,7 @@ func (r *resolution) Force(ctx context.Context, req *unisinkv1.ForceRequest) (*u
 	if _, err := r.s.propose(ctx, req.GetMeta(), f); err != nil {
 		return nil, err
 	}
-	return &unisinkv1.ForceResponse{}, nil
+	return &unisinkv1.ForceResponse{}, r.s.readAnew(ctx, req.GetMeta(), f)
 }
 
 var sentences = map[ledger.Sentence]unisinkv1.Sentence{

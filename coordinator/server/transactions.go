@@ -103,9 +103,11 @@ func (t *transactions) Abort(ctx context.Context, req *unisinkv1.AbortRequest) (
 
 // Resolve records the proof of one branch.
 func (t *transactions) Resolve(ctx context.Context, req *unisinkv1.ResolveRequest) (*unisinkv1.ResolveResponse, error) {
-	_, err := t.s.propose(ctx, req.GetMeta(), ledger.Resolve{
-		Txn: ledger.TxnID(req.GetTxn()), Branch: ledger.BranchID{Resource: req.GetResource()}, Proof: wire.Proof(req.GetProof()),
-	})
+	txn, branch := ledger.TxnID(req.GetTxn()), ledger.BranchID{Resource: req.GetResource()}
+	if req.GetProof().GetVerdict() == unisinkv1.Verdict_VERDICT_UNDETERMINABLE {
+		return &unisinkv1.ResolveResponse{}, t.s.undeterminable(ctx, req.GetMeta(), txn, branch, req.GetProof().GetEvidence())
+	}
+	_, err := t.s.propose(ctx, req.GetMeta(), ledger.Resolve{Txn: txn, Branch: branch, Proof: wire.Proof(req.GetProof())})
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +129,12 @@ func (s *Server) inadmissible(id ledger.TxnID) (refused error) {
 // tells whether it could still be committed: not one that is too old or too new.
 func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTransactionRequest) (*unisinkv1.GetTransactionResponse, error) {
 	id := ledger.TxnID(req.GetTxn())
+	_, byHand := id.Time()
+	if _, _, isEpoch := id.Epoch(); !byHand && !isEpoch {
+		return nil, invalid("%q is no transaction; an epoch's is written like orders/0@7.12, and one run by hand has a UUIDv7 in lower case", id)
+	}
 	out := t.s.newDoubt(time.Now()).find(id)
-	if _, byHand := id.Time(); out == nil && byHand {
+	if out == nil && byHand {
 		if bad := t.s.inadmissible(id); bad != nil {
 			return nil, bad
 		}

@@ -184,7 +184,11 @@ func (s *scope) waitingFor() string {
 	case v.pipeline.Desired == ledger.Stopping:
 		return fmt.Sprintf("pipeline %s to be stopped", v.pipeline.Name)
 	case v.halted != "":
-		return fmt.Sprintf("scope %s to be resumed by an operator; it is halted: %s", s.id, v.halted)
+		text := fmt.Sprintf("scope %s to be resumed by an operator; it is halted: %s", s.id, v.halted)
+		if v.broken {
+			text += "; `unisink pipeline accept-loss` accepts that and resumes, `unisink txn resolve --force accept-loss` accepts one branch"
+		}
+		return text
 	case len(missing) > 0:
 		return fmt.Sprintf("%s of scope %s to attach", plural(missing), s.id)
 	case s.next.why != "":

@@ -82,7 +82,7 @@ func (m *Manager) Resolved(ctx context.Context, req *unisinkv1.ResolvedRequest) 
 	if err != nil {
 		return nil, err
 	}
-	bodies := proofsOf(id, req.GetProofs())
+	bodies := append(m.halts(id, req.GetProofs()), proofsOf(id, req.GetProofs())...)
 	if n := req.GetProvenThrough(); n > 0 {
 		bodies = append(bodies, ledger.Resolve{
 			Txn:    ledger.EpochTxn(id, ledger.Epoch{Generation: gen, N: n}),
@@ -129,11 +129,33 @@ func (s *scope) membersOf(gen ledger.Generation) []ledger.MemberInstance {
 func proofsOf(id ledger.ScopeID, proofs []*unisinkv1.BranchProof) []ledger.Body {
 	out := make([]ledger.Body, 0, len(proofs)+1)
 	for _, p := range proofs {
+		if p.GetProof().GetVerdict() == unisinkv1.Verdict_VERDICT_UNDETERMINABLE {
+			continue // no proof
+		}
 		out = append(out, ledger.Resolve{
 			Txn:    ledger.EpochTxn(id, wire.Epoch(p.GetEpoch())),
 			Branch: ledger.BranchID{Member: p.GetMember(), Resource: p.GetResource()}, Proof: wire.Proof(p.GetProof()),
 		})
 	}
+	return out
+}
+
+// halts are what follows from branches that nobody can tell of.
+func (m *Manager) halts(id ledger.ScopeID, proofs []*unisinkv1.BranchProof) (out []ledger.Body) {
+	m.c.Log.View(func(l *ledger.Machine) {
+		for _, p := range proofs {
+			if p.GetProof().GetVerdict() != unisinkv1.Verdict_VERDICT_UNDETERMINABLE {
+				continue
+			}
+			u := ledger.Undeterminable{
+				Scope: id, Epoch: wire.Epoch(p.GetEpoch()), Evidence: p.GetProof().GetEvidence(),
+				Branch: ledger.BranchID{Member: p.GetMember(), Resource: p.GetResource()},
+			}
+			if halt, due := l.HaltOver(u); due {
+				out = append(out, halt)
+			}
+		}
+	})
 	return out
 }
 

@@ -315,7 +315,8 @@ func roundVote(member, instance string, v *unisinkv1.Vote) round.Vote {
 
 // needsOperator reports a reason that a restart would meet again.
 func needsOperator(c unisinkv1.ErrorClass) bool {
-	return c == unisinkv1.ErrorClass_ERROR_CLASS_MISCONFIGURED || c == unisinkv1.ErrorClass_ERROR_CLASS_BUG
+	return c == unisinkv1.ErrorClass_ERROR_CLASS_MISCONFIGURED || c == unisinkv1.ErrorClass_ERROR_CLASS_BUG ||
+		c == unisinkv1.ErrorClass_ERROR_CLASS_UNDETERMINABLE
 }
 
 // standing is what a running member said of this generation when it attached.

@@ -68,6 +68,7 @@ type seen struct {
 	incarnate uint64
 	// Read only while no generation is open:
 	halted   string
+	broken   bool // a branch ended against its decision
 	unproven int  // of a pipeline that is to end
 	drained  bool // the restore point is the end of a drain
 }
@@ -211,7 +212,7 @@ func (s *scope) refresh(ctx context.Context) {
 			}
 			return
 		}
-		v.halted = l.Halted(s.id)
+		v.halted, v.broken = l.Halted(s.id), l.Broken(s.id)
 		if ending(v.pipeline.Desired) {
 			sc, _ := l.Scope(s.id)
 			e, _ := l.Epoch(s.id, sc.RestorePoint)

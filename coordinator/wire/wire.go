@@ -91,7 +91,7 @@ func Vote(member, instance string, v *unisinkv1.Vote) ledger.Vote {
 	}
 }
 
-// Proof reads a proof; the zero verdict of a missing one is refused by the ledger.
+// Proof reads a proof. What is none, as that nobody can tell, has the zero verdict, which the ledger refuses.
 func Proof(p *unisinkv1.Proof) ledger.Proof {
 	out := ledger.Proof{Evidence: p.GetEvidence(), Asserted: p.GetAsserted()}
 	switch p.GetVerdict() {
@@ -99,7 +99,7 @@ func Proof(p *unisinkv1.Proof) ledger.Proof {
 		out.Verdict = ledger.ProvenCommitted
 	case unisinkv1.Verdict_VERDICT_ROLLED_BACK:
 		out.Verdict = ledger.ProvenRolledBack
-	case unisinkv1.Verdict_VERDICT_UNSPECIFIED:
+	case unisinkv1.Verdict_VERDICT_UNDETERMINABLE, unisinkv1.Verdict_VERDICT_UNSPECIFIED:
 	}
 	return out
 }

@@ -63,7 +63,8 @@ const (
 	// MetricPreparedAge is a gauge: age of the oldest thing that a resolver's listing shows prepared, 0 when there is
 	// none, as resolvers told the leader. Labels: adapter, resource (its identity).
 	MetricPreparedAge = "unisink_prepared_age_seconds"
-	// MetricHeuristics counts branches whose resource broke its promise, as this node has applied them since it started.
+	// MetricHeuristics counts branches whose resource broke its promise or cannot tell any more how they ended, as this node has
+	// learnt since it started.
 	MetricHeuristics = "unisink_heuristics_total"
 	// MetricFinishes counts tries to finish a branch. Labels: adapter, by (participant, resolver), result.
 	MetricFinishes = "unisink_finishes_total"

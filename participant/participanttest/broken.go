@@ -51,6 +51,7 @@ const (
 	deadlineAborts
 	cancelMeansNo
 	swallowsErrors
+	givesUp
 	fenceForgets
 	tearsOnCut
 	tellsSecret
@@ -133,6 +134,8 @@ func (s *Store) misled(want participant.Verdict, err error) (participant.Proof, 
 	switch {
 	case s.broken == swallowsErrors && errors.Is(err, ErrInjected):
 		return participant.Proof{Verdict: want, Evidence: "surely"}, nil
+	case s.broken == givesUp && errors.Is(err, ErrInjected):
+		return participant.Proof{}, fmt.Errorf("%w: %w", participant.ErrUndeterminable, err)
 	case s.broken == tearsOnCut && errors.Is(err, errGone) && want == participant.Committed:
 		s.mu.Lock()
 		defer s.mu.Unlock()

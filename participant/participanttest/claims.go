@@ -167,6 +167,16 @@ func (b bench) cut(what string, p participant.Proof, err error, want participant
 	if err == nil && p.Verdict != want {
 		b.Errorf("%s whose time ran out proves verdict %d: %s", what, p.Verdict, p.Evidence)
 	}
+	b.passing(what, err)
+}
+
+// passing judges the error of a call that something temporary has failed: it will be known, so nobody is to be told
+// that it never will.
+func (b bench) passing(what string, err error) {
+	b.Helper()
+	if errors.Is(err, participant.ErrUndeterminable) {
+		b.Errorf("%s failed by what passes, and says that nobody can tell now or later: %v", what, err)
+	}
 }
 
 // unknown brings three branches, of which the calls were cut, to their ends: whatever was answered, and

@@ -299,6 +299,7 @@ func (e *errorWalk) commit(g uint64, s participant.Resource, p *trap, k int) str
 	p.set(k, true, inject)
 	proof, err := s.Commit(e.b.ctx, h)
 	hit := p.off()
+	e.b.passing("a commit with an error in it", err)
 	if err == nil {
 		if proof.Verdict != participant.Committed {
 			e.b.Errorf("a commit with an error in it proves verdict %d: %s", proof.Verdict, proof.Evidence)

@@ -209,7 +209,7 @@ func ways() map[string][]breakage {
 		"a cancelled call decides nothing":                      {losesOnCancel},
 		"O8/a deadline in mid-call means unknown":               {deadlineAborts},
 		"O8/a call cancelled at any step means unknown":         {cancelMeansNo},
-		"O7/an error at any step is never a success":            {swallowsErrors},
+		"O7/an error at any step is never a success":            {swallowsErrors, givesUp},
 		"a process gone between any two calls loses nothing":    {fenceForgets},
 		"a process cut off at any step loses nothing":           {tearsOnCut},
 		"S2/close publishes nothing":                            {closePublishes},

@@ -133,7 +133,12 @@ func (l *lane) finished(ctx context.Context, t *try, done []branchKey, at *unisi
 
 // forPeople reports what no repetition mends.
 func forPeople(err error) bool {
-	return errors.Is(err, participant.ErrMisconfigured) || errors.Is(err, participant.ErrUnknownHandle) || errors.Is(err, participant.ErrBug)
+	for _, kind := range []error{participant.ErrMisconfigured, participant.ErrUnknownHandle, participant.ErrBug, participant.ErrUndeterminable} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // finish brings the branches of a chain to their end, each proven in the ledger before the next is touched (P6). It
@@ -147,6 +152,9 @@ func (l *lane) finish(ctx context.Context, o *orders, list []*unisinkv1.Duty) (d
 			return done, d.GetBranch(), err
 		}
 		proof, err := l.bring(ctx, handleFromWire(d.GetHandle()), d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED)
+		if errors.Is(err, participant.ErrUndeterminable) {
+			l.r.undeterminable(ctx, d.GetBranch(), err)
+		}
 		if err != nil {
 			return done, d.GetBranch(), err
 		}
@@ -199,6 +207,17 @@ func (l *lane) prove(ctx context.Context, d *unisinkv1.Duty, proof participant.P
 		l.r.log.InfoContext(ctx, "finished what its process did not", about...)
 	}
 	return nil
+}
+
+// undeterminable tells that nobody can tell how a branch ended. It is tried on and told again, with growing waits, until a
+// person has put back what is missing or has forced the branch.
+func (r *Resolver) undeterminable(ctx context.Context, b *unisinkv1.BranchRef, why error) {
+	_, err := r.calls.Prove(ctx, &unisinkv1.ProveRequest{
+		Meta: r.c.Client.NewMeta(), Branch: b, Proof: &unisinkv1.Proof{Verdict: unisinkv1.Verdict_VERDICT_UNDETERMINABLE, Evidence: why.Error()},
+	})
+	if err != nil && ctx.Err() == nil {
+		r.log.WarnContext(ctx, "that nobody can tell how a branch ended is not reported", obs.Txn(txnOf(b)), obs.Resource(b.GetResource()), obs.Err(err))
+	}
 }
 
 // txnOf names a branch's transaction for people and logs.

@@ -286,3 +286,50 @@ func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// undetermined is a resource that cannot tell how one branch ended.
+type undetermined struct {
+	*participanttest.Memory
+	handle string
+}
+
+func (u undetermined) Commit(ctx context.Context, h participant.Handle) (participant.Proof, error) {
+	if h.Name == u.handle {
+		return participant.Proof{}, fmt.Errorf("the marker is gone: %w", participant.ErrUndeterminable)
+	}
+	return u.Memory.Commit(ctx, h)
+}
+
+// Promise 5, row O10. A resolver finds a branch that nobody can tell of: the scope halts, the branch counts neither as
+// committed nor as rolled back, and other resources are finished.
+func TestO10_WhatAResolverCannotTellHaltsTheScope(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		r.stuck(&atomic.Bool{}).kill()
+		got, err := r.duties.ListDuties(t.Context(), &unisinkv1.ListDutiesRequest{Resources: []*unisinkv1.ResourceRef{{Kind: participanttest.Kind, Identity: "out"}}})
+		if err != nil || len(got.GetDuties()) != 2 {
+			t.Fatalf("%v, %v", got, err)
+		}
+		r.resolve(func(c *resolver.Config) {
+			for i, x := range c.Resources {
+				c.Resources[i].Finisher = undetermined{x.Finisher.(*participanttest.Memory), got.GetDuties()[0].GetHandle().GetName()}
+			}
+		})
+		r.within(lease+time.Second, "the other resource is finished", func() string {
+			if n := r.commits("dir"); n < 2 {
+				return fmt.Sprintf("%d commits", n)
+			}
+			return ""
+		})
+		time.Sleep(time.Minute)
+		p, err := r.cl.Pipelines().GetPipeline(t.Context(), &unisinkv1.GetPipelineRequest{Name: pipeline})
+		if err != nil || !strings.Contains(p.GetScopes()[0].GetHalted(), "is undeterminable: ") {
+			t.Errorf("halted: %q, %v", p.GetScopes()[0].GetHalted(), err)
+		}
+		if n := r.commits("out"); n != 0 {
+			t.Errorf("%d branches were committed behind one that nobody can tell of", n)
+		}
+		if left := r.left(); strings.Count(left, "duty ") != 2 {
+			t.Errorf("left: %s", left)
+		}
+	})
+}

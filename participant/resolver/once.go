@@ -108,8 +108,11 @@ func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err 
 				break
 			}
 			f.Proof, f.Err = l.bring(ctx, handleFromWire(h), d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED)
-			if f.Err == nil {
+			switch {
+			case f.Err == nil:
 				f.Err = l.prove(ctx, d, f.Proof, 0)
+			case errors.Is(f.Err, participant.ErrUndeterminable):
+				r.undeterminable(ctx, d.GetBranch(), f.Err)
 			}
 			proven[chainOf(d.GetBranch())] = f.Err == nil
 		}

@@ -867,7 +867,7 @@ func (x *ProveRequest) GetProof() *Proof {
 
 type ProveResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The proof contradicts the decision: the scope is halted.
+	// The proof contradicts the decision, or nobody can tell: the scope is halted.
 	Heuristic     bool `protobuf:"varint,1,opt,name=heuristic,proto3" json:"heuristic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

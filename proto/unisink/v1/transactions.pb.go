@@ -824,10 +824,12 @@ type TransactionBranch struct {
 	Proof    *Proof                 `protobuf:"bytes,4,opt,name=proof,proto3" json:"proof,omitempty"`
 	// An operator's act on it: what, by whom, why.
 	Forced string `protobuf:"bytes,5,opt,name=forced,proto3" json:"forced,omitempty"`
-	// Who is to finish it, and what is tried in vain: one sentence; empty once it is proven.
-	Next          string `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Who is to finish it, and what is tried in vain: one sentence; empty once it is proven, and where only a person can end it.
+	Next string `protobuf:"bytes,6,opt,name=next,proto3" json:"next,omitempty"`
+	// Nobody can tell how it ended: what its resource has left, and what is missing.
+	Undeterminable string `protobuf:"bytes,7,opt,name=undeterminable,proto3" json:"undeterminable,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *TransactionBranch) Reset() {
@@ -902,6 +904,13 @@ func (x *TransactionBranch) GetNext() string {
 	return ""
 }
 
+func (x *TransactionBranch) GetUndeterminable() string {
+	if x != nil {
+		return x.Undeterminable
+	}
+	return ""
+}
+
 type Transaction struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// "orders/0@7.12" for an epoch, a UUIDv7 by hand.
@@ -912,7 +921,7 @@ type Transaction struct {
 	DecidedAtMs    int64                `protobuf:"varint,5,opt,name=decided_at_ms,json=decidedAtMs,proto3" json:"decided_at_ms,omitempty"`
 	DeadlineUnixMs int64                `protobuf:"varint,6,opt,name=deadline_unix_ms,json=deadlineUnixMs,proto3" json:"deadline_unix_ms,omitempty"`
 	Resolved       bool                 `protobuf:"varint,7,opt,name=resolved,proto3" json:"resolved,omitempty"`
-	// A resource broke its promise.
+	// A resource broke its promise, or has lost what would tell how a branch ended: a person must decide.
 	Heuristic string `protobuf:"bytes,8,opt,name=heuristic,proto3" json:"heuristic,omitempty"`
 	Scope     *Scope `protobuf:"bytes,9,opt,name=scope,proto3" json:"scope,omitempty"`
 	Epoch     *Epoch `protobuf:"bytes,10,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1293,14 +1302,15 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\fRefusedProof\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\rR\x05index\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"\xc8\x01\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\xf0\x01\n" +
 	"\x11TransactionBranch\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\tR\x06member\x12\x1a\n" +
 	"\bresource\x18\x02 \x01(\tR\bresource\x12*\n" +
 	"\x06handle\x18\x03 \x01(\v2\x12.unisink.v1.HandleR\x06handle\x12'\n" +
 	"\x05proof\x18\x04 \x01(\v2\x11.unisink.v1.ProofR\x05proof\x12\x16\n" +
 	"\x06forced\x18\x05 \x01(\tR\x06forced\x12\x12\n" +
-	"\x04next\x18\x06 \x01(\tR\x04next\"\xe6\x03\n" +
+	"\x04next\x18\x06 \x01(\tR\x04next\x12&\n" +
+	"\x0eundeterminable\x18\a \x01(\tR\x0eundeterminable\"\xe6\x03\n" +
 	"\vTransaction\x12\x10\n" +
 	"\x03txn\x18\x01 \x01(\tR\x03txn\x12-\n" +
 	"\aoutcome\x18\x02 \x01(\x0e2\x13.unisink.v1.OutcomeR\aoutcome\x129\n" +

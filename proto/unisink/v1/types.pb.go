@@ -92,6 +92,8 @@ const (
 	ErrorClass_ERROR_CLASS_LOST          ErrorClass = 3
 	ErrorClass_ERROR_CLASS_MISCONFIGURED ErrorClass = 4
 	ErrorClass_ERROR_CLASS_BUG           ErrorClass = 5
+	// The resource has answered, and can neither end a branch as decided nor show how it ended, now or later.
+	ErrorClass_ERROR_CLASS_UNDETERMINABLE ErrorClass = 6
 )
 
 // Enum value maps for ErrorClass.
@@ -103,14 +105,16 @@ var (
 		3: "ERROR_CLASS_LOST",
 		4: "ERROR_CLASS_MISCONFIGURED",
 		5: "ERROR_CLASS_BUG",
+		6: "ERROR_CLASS_UNDETERMINABLE",
 	}
 	ErrorClass_value = map[string]int32{
-		"ERROR_CLASS_UNSPECIFIED":   0,
-		"ERROR_CLASS_RETRY":         1,
-		"ERROR_CLASS_FENCED":        2,
-		"ERROR_CLASS_LOST":          3,
-		"ERROR_CLASS_MISCONFIGURED": 4,
-		"ERROR_CLASS_BUG":           5,
+		"ERROR_CLASS_UNSPECIFIED":    0,
+		"ERROR_CLASS_RETRY":          1,
+		"ERROR_CLASS_FENCED":         2,
+		"ERROR_CLASS_LOST":           3,
+		"ERROR_CLASS_MISCONFIGURED":  4,
+		"ERROR_CLASS_BUG":            5,
+		"ERROR_CLASS_UNDETERMINABLE": 6,
 	}
 )
 
@@ -147,6 +151,9 @@ const (
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
 	Verdict_VERDICT_COMMITTED   Verdict = 1
 	Verdict_VERDICT_ROLLED_BACK Verdict = 2
+	// No proof, and never recorded as one: the resource has answered, and can neither end the branch as decided nor show
+	// how it ended, now or later. An epoch's scope is halted for it.
+	Verdict_VERDICT_UNDETERMINABLE Verdict = 3
 )
 
 // Enum value maps for Verdict.
@@ -155,11 +162,13 @@ var (
 		0: "VERDICT_UNSPECIFIED",
 		1: "VERDICT_COMMITTED",
 		2: "VERDICT_ROLLED_BACK",
+		3: "VERDICT_UNDETERMINABLE",
 	}
 	Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED": 0,
-		"VERDICT_COMMITTED":   1,
-		"VERDICT_ROLLED_BACK": 2,
+		"VERDICT_UNSPECIFIED":    0,
+		"VERDICT_COMMITTED":      1,
+		"VERDICT_ROLLED_BACK":    2,
+		"VERDICT_UNDETERMINABLE": 3,
 	}
 )
 
@@ -1105,7 +1114,7 @@ const file_unisink_v1_types_proto_rawDesc = "" +
 	"\rVOTE_KIND_YES\x10\x01\x12\x17\n" +
 	"\x13VOTE_KIND_READ_ONLY\x10\x02\x12\x10\n" +
 	"\fVOTE_KIND_NO\x10\x03\x12\x12\n" +
-	"\x0eVOTE_KIND_LOST\x10\x04*\xa2\x01\n" +
+	"\x0eVOTE_KIND_LOST\x10\x04*\xc2\x01\n" +
 	"\n" +
 	"ErrorClass\x12\x1b\n" +
 	"\x17ERROR_CLASS_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -1113,11 +1122,13 @@ const file_unisink_v1_types_proto_rawDesc = "" +
 	"\x12ERROR_CLASS_FENCED\x10\x02\x12\x14\n" +
 	"\x10ERROR_CLASS_LOST\x10\x03\x12\x1d\n" +
 	"\x19ERROR_CLASS_MISCONFIGURED\x10\x04\x12\x13\n" +
-	"\x0fERROR_CLASS_BUG\x10\x05*R\n" +
+	"\x0fERROR_CLASS_BUG\x10\x05\x12\x1e\n" +
+	"\x1aERROR_CLASS_UNDETERMINABLE\x10\x06*n\n" +
 	"\aVerdict\x12\x17\n" +
 	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11VERDICT_COMMITTED\x10\x01\x12\x17\n" +
-	"\x13VERDICT_ROLLED_BACK\x10\x02*c\n" +
+	"\x13VERDICT_ROLLED_BACK\x10\x02\x12\x1a\n" +
+	"\x16VERDICT_UNDETERMINABLE\x10\x03*c\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fOUTCOME_PENDING\x10\x01\x12\x15\n" +
