@@ -79,6 +79,8 @@ func codeOf(err error) Code {
 		return CodeUsage
 	case errors.Is(err, participant.ErrMemberAlive), errors.Is(err, participant.ErrFenced):
 		return CodeRefused
+	case errors.Is(err, participant.ErrUndeterminable):
+		return CodeHuman
 	case errors.Is(err, participant.ErrMisconfigured):
 		return CodeUsage
 	case errors.Is(err, route.ErrForeignNode), errors.Is(err, route.ErrForeignCaller):

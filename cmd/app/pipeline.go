@@ -44,7 +44,7 @@ func (a *app) pipeline() *cli.Command {
 		},
 		&cli.Command{
 			Name: "accept-loss", Usage: "let a scope that lost a decided branch go on, and let the loss be accepted", ArgsUsage: "PIPELINE[/SHARD]",
-			Description: "Each branch that was decided and is proven rolled back counts as resolved from then on, with who and why; then the scope is resumed.",
+			Description: "Each branch that was decided, and is proven rolled back or cannot be told of any more, counts as resolved from then on, with who and why; then the scope is resumed.",
 			Flags:       []cli.Flag{&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed"}},
 			Action:      a.pipelineAcceptLoss,
 		},

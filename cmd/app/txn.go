@@ -18,7 +18,7 @@ func (a *app) txn() *cli.Command {
 		&cli.Command{
 			Name: "list", Usage: "transactions run by hand; with --in-doubt what is not finished, epochs included",
 			Description: "What is undecided (nobody knows yet) and what is unfinished (decided, not proven everywhere) are shown apart. " +
-				"Exit code 11 if a resource broke its promise.",
+				"Exit code 11 if a resource broke its promise, or can no longer tell how a branch ended.",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "in-doubt", Usage: "only what is undecided or not proven"},
 				&cli.UintFlag{Name: "limit", Value: 100, Usage: "at most `N`"},
@@ -27,7 +27,7 @@ func (a *app) txn() *cli.Command {
 		},
 		&cli.Command{
 			Name: "show", Usage: "one transaction and its branches, what happens next, and what a person may do; changes nothing", ArgsUsage: "ID",
-			Description: "Exit code 11 if a resource broke its promise.",
+			Description: "Exit code 11 if a resource broke its promise, or can no longer tell how a branch ended.",
 			Action:      a.txnShow,
 		},
 		a.txnBeginCommand(), a.txnCommitCommand(), a.txnAbortCommand(), a.txnOutcomeCommand(), a.txnResolveCommand(),
@@ -112,6 +112,8 @@ func brokenPromises(all []*unisinkv1.Transaction) error {
 
 func txnState(t *unisinkv1.Transaction) string {
 	switch {
+	case len(undeterminable(t)) > 0:
+		return "undeterminable: " + t.GetHeuristic()
 	case t.GetHeuristic() != "":
 		return "heuristic: " + t.GetHeuristic()
 	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING && t.GetDeadlineUnixMs() != 0:
@@ -158,7 +160,7 @@ func showRows(t *unisinkv1.Transaction) [][]string {
 		rows = append(rows, []string{"blocked by", "", who})
 	}
 	for _, b := range t.GetBranches() {
-		rows = append(rows, []string{"branch: " + branchText(t, b), branchName(b), proofText(b.GetProof())})
+		rows = append(rows, []string{"branch: " + branchText(t, b), branchName(b), branchState(b)})
 		if b.GetForced() != "" {
 			rows = append(rows, []string{"", "", b.GetForced()})
 		}
@@ -176,22 +178,61 @@ func showRows(t *unisinkv1.Transaction) [][]string {
 // lost stands above them.
 func choices(t *unisinkv1.Transaction) []string {
 	scope := scopeText(t.GetScope())
-	switch {
+	force := "  unisink txn resolve " + t.GetTxn() + " --force accept-loss --branch "
+	switch doubtful := undeterminable(t); {
+	case len(doubtful) > 0:
+		return untold(t, scope, force, doubtful)
 	case t.GetHeuristic() != "" && t.GetScope() != nil:
 		return []string{
 			"Scope " + scope + " was halted for it; others go on. What that branch should have made visible is not there. A person chooses:\n" +
 				"  unisink pipeline resume " + scope + " --why …        go on from the restore point; the loss stays open, and readers' cuts end before it\n" +
 				"  unisink pipeline accept-loss " + scope + " --why …   go on, and let the loss be known and accepted: cuts go past it\n" +
+				force + "NAME --why …   the same for one branch alone; then resume\n" +
 				"  unisink pipeline rewind " + scope + " --to EPOCH --why … --yes  go back to a kept restore point, and resume: everything after it is made again, in every sink",
 		}
 	case t.GetHeuristic() != "":
-		return []string{"What that branch should have made visible is not there, or the reverse. Once it is mended or accepted:\n" +
-			"  unisink txn resolve " + t.GetTxn() + " --force accept-loss --branch NAME --why …"}
+		return []string{"What that branch should have made visible is not there, or the reverse. Once it is mended or accepted:\n" + force + "NAME --why …"}
 	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
 		return []string{"It ends by itself, as said above. `unisink txn abort " + t.GetTxn() + " --why …` ends it now."}
 	default:
 		return nil
 	}
+}
+
+// undeterminable are the branches that nobody can tell of.
+func undeterminable(t *unisinkv1.Transaction) (names []string) {
+	for _, b := range t.GetBranches() {
+		if b.GetUndeterminable() != "" {
+			names = append(names, branchName(b))
+		}
+	}
+	return names
+}
+
+// untold are the choices where nobody can tell how a branch ended.
+func untold(t *unisinkv1.Transaction, scope, force string, branches []string) []string {
+	text := "Known: what was decided, and what the other branches show. Not known: whether what that branch should have made visible is there; it may be lost.\n" +
+		"Look for it in the resource itself. "
+	forced := make([]string, len(branches))
+	for i, name := range branches {
+		forced[i] = force + name + " --why …"
+	}
+	if t.GetScope() == nil {
+		return []string{text + "Where what is missing is put back the branch is finished by itself. Else, whatever is there:\n" + strings.Join(forced, "\n")}
+	}
+	return []string{text + "Scope " + scope + " was halted for it; others go on. A person chooses:\n" +
+		"  unisink pipeline resume " + scope + " --why …        look again: it goes on if what is missing was put back, and is halted again if not\n" +
+		"  unisink pipeline accept-loss " + scope + " --why …   go on whatever is there: what is not is lost, and that is accepted; cuts go past it\n" +
+		strings.Join(forced, "\n") + "   the same for that branch alone; then resume\n" +
+		"  unisink pipeline rewind " + scope + " --to EPOCH --why … --yes  after that, go back to a kept restore point: everything after it is made again, in every sink"}
+}
+
+// branchState is what is known of a branch.
+func branchState(b *unisinkv1.TransactionBranch) string {
+	if why := b.GetUndeterminable(); why != "" {
+		return "undeterminable: " + why
+	}
+	return proofText(b.GetProof())
 }
 
 // branchText says what a branch is; one that was announced and not committed has no handle.

@@ -156,7 +156,8 @@ func resumeHalted(ctx context.Context, cl *participant.Client, scope *unisinkv1.
 	return err
 }
 
-// lostBranches are those of a scope that were decided, are proven rolled back, and that nobody has accepted as lost.
+// lostBranches are those of a scope that were decided, and are proven rolled back or cannot be told of, and that nobody
+// has accepted as lost.
 func lostBranches(ctx context.Context, cl *participant.Client, scope *unisinkv1.Scope) ([]*unisinkv1.BranchRef, error) {
 	r, err := cl.Pipelines().ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: scope, Limit: 1000})
 	if err != nil {
@@ -167,6 +168,17 @@ func lostBranches(ctx context.Context, cl *participant.Client, scope *unisinkv1.
 		for _, b := range e.GetBranches() {
 			if b.GetProof().GetVerdict() == unisinkv1.Verdict_VERDICT_ROLLED_BACK && b.GetForced() == "" {
 				lost = append(lost, &unisinkv1.BranchRef{Scope: scope, Epoch: e.GetEpoch(), Member: b.GetMember(), Resource: b.GetResource()})
+			}
+		}
+	}
+	open, err := cl.Transactions().ListTransactions(ctx, &unisinkv1.ListTransactionsRequest{InDoubt: true, Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range open.GetTransactions() {
+		for _, b := range t.GetBranches() {
+			if b.GetUndeterminable() != "" && scopeText(t.GetScope()) == scopeText(scope) {
+				lost = append(lost, &unisinkv1.BranchRef{Scope: scope, Epoch: t.GetEpoch(), Member: b.GetMember(), Resource: b.GetResource()})
 			}
 		}
 	}
