@@ -3,6 +3,8 @@ package file_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/unisink/unisink/internal/crashfs"
@@ -59,5 +61,56 @@ func TestL1_ASecondAttemptDropsNothingOfTheFirst(t *testing.T) {
 	}
 	if got := published(t, disk, "/d"); len(got) != 1 || got[0] != "kept" {
 		t.Errorf("published %q", got)
+	}
+}
+
+// Row F1. What is staged is garbage when the ledger says so, and by nothing else: newer generations that open, write,
+// commit and sweep leave what is decided and not finished where it is, and it is published when its turn comes.
+func TestF1_WhatIsDecidedIsNobodysToClean(t *testing.T) {
+	ctx := t.Context()
+	mem, first, decided := one(t)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for g := uint64(2); g <= 4; g++ {
+		s := sink(t, mem, dir)
+		if err := s.Open(ctx, opening(g)); err != nil {
+			t.Fatal(err)
+		}
+		for n, abort := range []bool{false, true} {
+			b, err := s.Begin(ctx, branchName(g, uint64(n+1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, b, fmt.Sprintf(`"%d.%d"`, g, n))
+			v, err := b.Prepare(ctx)
+			if err != nil || v.Kind != participant.Yes {
+				t.Fatalf("prepare: %+v, %v", v, err)
+			}
+			end := s.Commit
+			if abort {
+				end = s.Rollback
+			}
+			if _, err := end(ctx, v.Handle); err != nil {
+				t.Fatal(err)
+			}
+		}
+		found, err := s.List(ctx, ns)
+		if err != nil || len(found) != 1 || found[0].Handle.Name != decided.Name {
+			t.Fatalf("generation %d lists %v, %v; want what is decided", g, found, err)
+		}
+		if st, err := s.Inspect(ctx, decided); err != nil || st != participant.Undecided {
+			t.Fatalf("generation %d finds state %d, %v", g, st, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mem.Reboot() // and the power fails
+	if p, err := sink(t, mem, dir).Commit(ctx, decided); err != nil || p.Verdict != participant.Committed {
+		t.Fatalf("commit: %+v, %v", p, err)
+	}
+	if got, want := slices.Sorted(slices.Values(published(t, mem, dir))), []string{`"2.0"`, `"3.0"`, `"4.0"`, `"a"`}; !slices.Equal(got, want) {
+		t.Errorf("readers see %q, want %q", got, want)
 	}
 }

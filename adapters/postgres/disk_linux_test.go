@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/unisink/unisink/internal/services"
@@ -16,55 +15,6 @@ import (
 	"github.com/unisink/unisink/processor/stream"
 )
 
-// smallDisk mounts a disk of some MiB over a directory, which it makes if it is missing, for the owner of another. It skips
-// where that is not allowed.
-func smallDisk(t *testing.T, dir string, mib int, like string) {
-	t.Helper()
-	info, err := os.Stat(like)
-	if err != nil {
-		t.Fatal(err)
-	}
-	owner := info.Sys().(*syscall.Stat_t)
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		t.Fatal(err)
-	}
-	err = syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700,uid=%d,gid=%d", mib, owner.Uid, owner.Gid))
-	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.ENODEV) {
-		t.Skipf("a small disk cannot be mounted here (%v): run it as root", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount %s: %v", dir, err)
-		}
-	})
-}
-
-// fill takes all the room that a directory's disk has, until free is called.
-func fill(t *testing.T, dir string) (free func()) {
-	t.Helper()
-	name := filepath.Join(dir, "filler")
-	f, err := os.Create(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block := make([]byte, 1<<16)
-	for err == nil {
-		_, err = f.Write(block)
-	}
-	if closed := f.Close(); closed != nil || !errors.Is(err, syscall.ENOSPC) {
-		t.Fatalf("fill %s: %v, %v", dir, err, closed)
-	}
-	return func() {
-		t.Helper()
-		if err := os.Remove(name); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 func TestAServerWhoseDiskIsFull(t *testing.T) {
 	// Nothing else writes to the log.
 	s := servicestest.OwnPostgres(t, services.PostgresConfig{Settings: map[string]string{
@@ -72,7 +22,7 @@ func TestAServerWhoseDiskIsFull(t *testing.T) {
 	}})
 	data := queryOn(t, s.DSN(), "SHOW data_directory")[0]
 	small := filepath.Join(filepath.Dir(data), "small")
-	smallDisk(t, small, 2, data) // the server wants it to the end
+	servicestest.SmallDisk(t, small, 2, data) // the server wants it to the end
 	t.Run("under the table", func(t *testing.T) { fullUnderTheTable(t, s, small) })
 	t.Run("at prepare", func(t *testing.T) { fullAtPrepare(t, s) })
 }
@@ -99,7 +49,7 @@ func fullUnderTheTable(t *testing.T, s *services.PostgresServer, small string) {
 	}
 	t.Run("prepared", func(t *testing.T) {
 		r, d := on(t, Prepared)
-		free := fill(t, small)
+		free := servicestest.Fill(t, small)
 		why := r.refused(write(r, d, 1, record(1), record(2)))
 		oneSentence(t, why, "No space left on device", "out")
 		if errors.Is(why, participant.ErrMisconfigured) {
@@ -113,7 +63,7 @@ func fullUnderTheTable(t *testing.T, s *services.PostgresServer, small string) {
 		r, d := on(t, Staged)
 		h := r.prepared(write(r, d, 1, record(1), record(2)))
 		r.query("VACUUM out", "SELECT ''") // Prepare has tried the rows, and their page is given back
-		free := fill(t, small)
+		free := servicestest.Fill(t, small)
 		oneSentence(t, r.refused(write(r, d, 2, record(3))), "No space left on device")
 		p, err := d.Commit(r.ctx, h)
 		if err == nil {
@@ -138,7 +88,7 @@ func fullAtPrepare(t *testing.T, s *services.PostgresServer) {
 		if err := os.Rename(wal, kept); err != nil {
 			return err
 		}
-		smallDisk(t, wal, 96, data)
+		servicestest.SmallDisk(t, wal, 96, data)
 		return copyAll(kept+"/.", wal)
 	})
 	// The server must be gone before its disk is.
@@ -156,7 +106,7 @@ func fullAtPrepare(t *testing.T, s *services.PostgresServer) {
 	for r.query(ahead)[0] != "0" {
 		r.query("SELECT pg_switch_wal()::text", "CREATE TABLE IF NOT EXISTS moves (v text)", "INSERT INTO moves VALUES ('')", "SELECT ''")
 	}
-	free := fill(t, wal)
+	free := servicestest.Fill(t, wal)
 	r.query("SELECT pg_switch_wal()::text")
 	type answer struct {
 		vote participant.Vote
