@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
@@ -24,6 +25,14 @@ func (c *cluster) RaiseFeatureLevel(ctx context.Context, req *unisinkv1.RaiseFea
 		if err != nil {
 			return nil, err
 		}
+		// Waiting takes seconds. A node that was removed meanwhile must not be written down again: its
+		// certificate would be a member's again, and it would hold back the level.
+		switch now, found := c.node(n.ID); {
+		case !found:
+			continue
+		case now != n:
+			return nil, busy("the level was not raised: what is known of node %s changed while it was asked; repeat the command", n.ID)
+		}
 		all = min(all, can)
 		if can == n.FeatureLevel {
 			continue
@@ -41,6 +50,16 @@ func (c *cluster) RaiseFeatureLevel(ctx context.Context, req *unisinkv1.RaiseFea
 		return nil, err
 	}
 	return &unisinkv1.RaiseFeatureLevelResponse{Level: level}, nil
+}
+
+// node is what the ledger knows of a node now.
+func (c *cluster) node(id string) (n ledger.Node, found bool) {
+	c.s.c.Node.View(func(m *ledger.Machine) {
+		if i := slices.IndexFunc(m.Nodes(), func(k ledger.Node) bool { return k.ID == id }); i >= 0 {
+			n, found = m.Nodes()[i], true
+		}
+	})
+	return n, found
 }
 
 // follows asks a node up to which feature level its version can follow. With wait one that is just being started is
