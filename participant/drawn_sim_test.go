@@ -54,6 +54,7 @@ func TestP10_NothingIsPreparedOnceTheCoordinatorIsSilent(t *testing.T) {
 			}
 		}
 		cluster.Restart("n1")
+		cluster.Leader()
 		for i, s := range stores {
 			if out, err := run(i); err != nil || out != participant.OutcomeCommitted {
 				t.Errorf("transaction %d once more: %s, %v", i, out, err)
@@ -94,9 +95,9 @@ func TestARepeatOfADrawnIDPreparesNothing(t *testing.T) {
 		c := coordinatortest.Start(t, 1).Client()
 		commit(t, c, drawn(t, c))
 		txn, store := drawn(t, c), participanttest.NewStore("s")
-		b := []participant.TxnBranch{handBranch(t, c, store, txn, "s", "1")}
-		for range 2 {
-			if out, err := c.RunTxn(t.Context(), txn, b); err != nil || out != participant.OutcomeCommitted {
+		for range 2 { // the second time by a program that has begun anew
+			b := handBranch(t, c, store, txn, "s", "1")
+			if out, err := c.RunTxn(t.Context(), txn, []participant.TxnBranch{b}); err != nil || out != participant.OutcomeCommitted {
 				t.Errorf("%s, %v", out, err)
 			}
 		}
