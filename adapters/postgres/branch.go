@@ -62,7 +62,11 @@ func newBranch(d *Database, t *tenure, name participant.BranchName) *Branch {
 // The transaction begins with the first statement. An error makes Prepare answer No. The statement may
 // not end the transaction. Mode Prepared only.
 func (b *Branch) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
-	tag, err := b.run(ctx, true, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
+	var first func(ctx context.Context) (pgconn.CommandTag, error)
+	if b.d.joins(args) {
+		first = func(ctx context.Context) (pgconn.CommandTag, error) { return b.first(ctx, sql, args) }
+	}
+	tag, err := b.runFirst(ctx, true, first, func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error) {
 		if len(args) == 0 { // pgx would take a script
 			res := c.PgConn().ExecParams(ctx, sql, nil, nil, nil, nil).Read()
 			return res.CommandTag, res.Err
@@ -108,28 +112,39 @@ func (b *Branch) wrote(table string) {
 
 // run has one statement run in the transaction, which it begins if need be.
 func (b *Branch) run(ctx context.Context, theirs bool, do func(ctx context.Context, c *pgx.Conn) (pgconn.CommandTag, error)) (pgconn.CommandTag, error) {
+	return b.runFirst(ctx, theirs, nil, do)
+}
+
+// runFirst is run for a statement that, if it is the transaction's first one, begins it as well: by first, if not nil.
+func (b *Branch) runFirst(ctx context.Context, theirs bool, first func(context.Context) (pgconn.CommandTag, error),
+	do func(context.Context, *pgx.Conn) (pgconn.CommandTag, error),
+) (tag pgconn.CommandTag, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
-		return pgconn.CommandTag{}, err
+		return tag, err
 	}
 	defer leave()
 	if err := b.usable(theirs); err != nil {
-		return pgconn.CommandTag{}, err
+		return tag, err
 	}
-	if b.tx.conn == nil {
-		if err := b.open(ctx); err != nil {
-			b.fail(err)
-			return pgconn.CommandTag{}, err
+	if b.tx.conn == nil && first != nil {
+		tag, err = first(ctx)
+	} else {
+		if b.tx.conn == nil {
+			err = b.open(ctx)
+		}
+		if err == nil {
+			watch := b.watch(ctx)
+			tag, err = do(ctx, b.tx.conn.Conn())
+			err = b.blocked(err, watch())
 		}
 	}
-	c := b.tx.conn.Conn()
-	watch := b.watch(ctx)
-	tag, err := do(ctx, c)
-	b.tx.dirty = b.tx.dirty || theirs && !isDML(tag)
-	if blockers := watch(); blockers != "" && isCode(err, codeLockNotAvailable) {
-		err = fmt.Errorf("it waited longer than %s for a lock that is held by %s: %w", b.d.o.LockTimeout, blockers, err)
+	if b.tx.conn == nil { // it was not begun
+		b.fail(err)
+		return tag, err
 	}
-	if err == nil && c.PgConn().TxStatus() != 'T' {
+	b.tx.dirty = b.tx.dirty || theirs && !isDML(tag)
+	if err == nil && b.tx.conn.Conn().PgConn().TxStatus() != 'T' {
 		err = errEnded
 	}
 	if err != nil {

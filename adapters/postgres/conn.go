@@ -97,7 +97,7 @@ func (d *Database) conns(ctx context.Context) (*pgxpool.Pool, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.pool = pool
+		d.pool, d.cached = pool, pool.Config().ConnConfig.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement
 	}
 	return d.pool, nil
 }

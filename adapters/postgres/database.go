@@ -27,6 +27,7 @@ type Database struct {
 
 	mu       sync.Mutex // guards what follows; held for memory only
 	pool     *pgxpool.Pool
+	cached   bool // its connections keep what they have prepared
 	id       identity
 	t        *tenure // nil before Open
 	branches map[string]*Branch

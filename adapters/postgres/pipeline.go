@@ -143,5 +143,6 @@ const (
 	codeInvalidSchema    = "3F000"
 	codeInvalidParameter = "22023" // a transaction id of the future
 	codeReadOnly         = "25006"
+	codeDivisionByZero   = "22012"
 	codeNoStatement      = "26000" // a prepared statement is not there
 )

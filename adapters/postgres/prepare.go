@@ -222,13 +222,7 @@ func (b *Branch) no(why error) participant.Vote {
 func (b *Branch) lostBy(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := b.d.read(ctx, func(c *pgx.Conn) error {
-		got, err := b.d.pipeline(ctx, c, []step{b.t.read()})
-		if err != nil {
-			return err
-		}
-		return b.t.check(got[0])
-	})
+	err := b.standing(ctx)
 	if errors.Is(err, participant.ErrFenced) {
 		return fmt.Errorf("%w: %w", err, why)
 	}
