@@ -19,9 +19,10 @@ import (
 // maxWaiting callers may wait for a place among the proposals in flight; more are turned away.
 const maxWaiting = 4096
 
-// proposer gathers what many callers propose into shared entries. While the last entries are on
-// their way it waits; what arrives meanwhile goes into the next entry together. There is no
-// timer: a lone caller's command leaves at once.
+// proposer gathers what many callers propose into shared entries. While an entry is on its way it
+// waits; what arrives meanwhile goes into the next entry together. A second one leaves beside it only
+// with a crowd: an entry costs every node two syncs, and for a few callers that is most of what they
+// cost. There is no timer: a lone caller's command leaves at once.
 type proposer struct {
 	apply func(entry []byte) raft.ApplyFuture
 	now   func() time.Time
@@ -30,6 +31,7 @@ type proposer struct {
 
 	queue   chan *proposal      // capacity: as many as may be in flight
 	window  chan struct{}       // capacity: entries on their way at once
+	moved   chan struct{}       // capacity 1: an entry has come back, or a crowd waits
 	slots   *semaphore.Weighted // proposals in flight
 	bytes   *semaphore.Weighted // of all proposals in flight
 	waiting atomic.Int64        // callers that wait for slots and bytes
@@ -66,6 +68,7 @@ func newProposer(inFlight, window int, stop *failStop, apply func([]byte) raft.A
 		apply: apply, now: time.Now, stop: stop,
 		queue:  make(chan *proposal, inFlight),
 		window: make(chan struct{}, window),
+		moved:  make(chan struct{}, 1),
 		slots:  semaphore.NewWeighted(int64(inFlight)),
 		bytes:  semaphore.NewWeighted(inFlightBytes),
 		closed: make(chan struct{}),
@@ -94,6 +97,9 @@ func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (l
 		return ledger.Result{}, err
 	}
 	p.queue <- m // has room for all that are admitted
+	if len(p.queue) >= crowd {
+		p.move()
+	}
 	select {
 	case out := <-m.done:
 		return out.result, out.err
@@ -113,6 +119,27 @@ func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (l
 		default:
 			return ledger.Result{}, fmt.Errorf("%w: the node stopped", ErrUnknown)
 		}
+	}
+}
+
+// crowd is how many proposals are worth a second entry beside one that is on its way.
+const crowd = 32
+
+// company waits while an entry is on its way and no crowd is there.
+func (p *proposer) company(ctx context.Context) {
+	for len(p.window) > 1 && len(p.queue) < crowd && ctx.Err() == nil {
+		select {
+		case <-p.moved:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// move has company look again.
+func (p *proposer) move() {
+	select {
+	case p.moved <- struct{}{}:
+	default:
 	}
 }
 
@@ -160,6 +187,7 @@ func (p *proposer) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+			p.company(ctx)
 			runtime.Gosched() // the callers that the last entry answered are about to come back
 		}
 		var e *entry
@@ -238,6 +266,7 @@ func (p *proposer) await(e *entry, future raft.ApplyFuture) {
 		}
 	}
 	<-p.window
+	p.move()
 	p.release(e.proposals...)
 	err = proposed(err)
 	for _, m := range e.proposals {

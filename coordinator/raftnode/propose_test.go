@@ -47,9 +47,15 @@ func (l *fakeLog) apply(entry []byte) raft.ApplyFuture {
 // proposing runs f with a proposer that may have one entry on its way.
 func proposing(t *testing.T, inFlight int, f func(*testing.T, *proposer, *fakeLog)) {
 	t.Helper()
+	proposingBeside(t, inFlight, 1, f)
+}
+
+// proposingBeside runs f with a proposer that may have so many entries on their way.
+func proposingBeside(t *testing.T, inFlight, window int, f func(*testing.T, *proposer, *fakeLog)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakeLog{answer: make(chan error)}
-		p := newProposer(inFlight, 1, newFailStop(func(error) {}), log.apply)
+		p := newProposer(inFlight, window, newFailStop(func(error) {}), log.apply)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); p.run(ctx) }()
@@ -107,6 +113,66 @@ func TestWhatArrivesWhileAnEntryIsOnItsWaySharesTheNext(t *testing.T) {
 		for want, ch := range map[uint64]<-chan answer{2: second, 0: barrier, 3: third} {
 			if got := <-ch; got.err != nil || got.result.Index != want {
 				t.Errorf("got %+v, want place %d", got, want)
+			}
+		}
+	})
+}
+
+func TestASecondEntryLeavesBesideTheFirstOnlyWithACrowd(t *testing.T) {
+	proposingBeside(t, 200, 2, func(t *testing.T, p *proposer, log *fakeLog) {
+		asked := []<-chan answer{ask(t.Context(), p, someCommand(t, "alone"), false)}
+		for range crowd {
+			asked = append(asked, ask(t.Context(), p, someCommand(t, "few"), false))
+		}
+		if len(log.entries) != 1 {
+			t.Fatalf("%d entries while the first is on its way and %d wait", len(log.entries), crowd)
+		}
+		asked = append(asked, ask(t.Context(), p, someCommand(t, "many"), false)) // one is in hand already
+		if len(log.entries) != 2 {
+			t.Fatalf("%d entries while the first is on its way and %d wait", len(log.entries), crowd+1)
+		}
+		for range 3 * crowd { // two are on their way, and no third
+			asked = append(asked, ask(t.Context(), p, someCommand(t, "more"), false))
+		}
+		if len(log.entries) != 2 {
+			t.Fatalf("%d entries", len(log.entries))
+		}
+		log.answer <- nil
+		log.answer <- nil
+		synctest.Wait()
+		if len(log.entries) != 3 {
+			t.Fatalf("%d entries after two came back", len(log.entries))
+		}
+		log.answer <- nil
+		for i, a := range asked {
+			if got := <-a; got.err != nil {
+				t.Errorf("caller %d: %+v", i, got)
+			}
+		}
+	})
+}
+
+// While one entry is on its way a few wait, and leave together when it has come back, with an error too.
+func TestAFewLeaveTogetherWhenTheEntryHasComeBack(t *testing.T) {
+	proposingBeside(t, 10, 2, func(t *testing.T, p *proposer, log *fakeLog) {
+		first := ask(t.Context(), p, someCommand(t, "first"), false)
+		second := ask(t.Context(), p, someCommand(t, "second"), false)
+		third := ask(t.Context(), p, someCommand(t, "third"), false)
+		if len(log.entries) != 1 {
+			t.Fatalf("%d entries", len(log.entries))
+		}
+		log.answer <- raft.ErrLeadershipLost
+		if got := <-first; !errors.Is(got.err, ErrUnknown) {
+			t.Errorf("the first got %+v", got)
+		}
+		synctest.Wait()
+		if len(log.entries) != 2 {
+			t.Fatalf("%d entries", len(log.entries))
+		}
+		log.answer <- nil
+		for _, a := range []<-chan answer{second, third} {
+			if got := <-a; got.err != nil {
+				t.Errorf("got %+v", got)
 			}
 		}
 	})
