@@ -384,6 +384,9 @@ type Status struct {
 	Commands      uint64   // within these entries
 }
 
+// Leads reports whether this node does, as far as it knows.
+func (n *Node) Leads() bool { return n.raft.State() == raft.Leader }
+
 // snapshotIndex of the newest snapshot; the library tells it in its statistics alone.
 func (n *Node) snapshotIndex() uint64 {
 	index, err := strconv.ParseUint(n.raft.Stats()["last_snapshot_index"], 10, 64)

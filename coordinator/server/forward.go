@@ -53,10 +53,10 @@ func (f *forwarder) unary(ctx context.Context, req any, info *grpc.UnaryServerIn
 	if !needsLeader(info.FullMethod) {
 		return handler(ctx, req)
 	}
-	st := f.node.NodeStatus()
-	if st.State == stateLeader {
+	if f.node.Leads() {
 		return handler(ctx, req)
 	}
+	st := f.node.NodeStatus()
 	id, addr := f.node.Leader()
 	if addr == "" || id == st.ID || access.HandedOn(ctx) {
 		return nil, NotLeader(f.node)

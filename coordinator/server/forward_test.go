@@ -18,6 +18,7 @@ type following struct{ Node }
 func (following) NodeStatus() NodeStatus {
 	return NodeStatus{ID: "n2", State: "follower", Bootstrapped: true}
 }
+func (following) Leads() bool              { return false }
 func (following) Leader() (string, string) { return "n1", "n1:7400" }
 
 // indebted is a leader that owes a great deal.

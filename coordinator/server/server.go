@@ -36,6 +36,8 @@ type Node interface {
 	View(read func(*ledger.Machine))
 	// ViewAt is View with the index of the newest entry that the state holds; 0 when it is not known.
 	ViewAt(read func(m *ledger.Machine, index uint64))
+	// Leads reports whether this node does, as far as it knows. It is asked with each call, and costs nothing.
+	Leads() bool
 	// Leader names who leads, as far as this node knows; "" when nobody.
 	Leader() (id, clientAddress string)
 	NodeStatus() NodeStatus
