@@ -194,6 +194,13 @@ func (t *target) move() Move {
 	out := Move{Schema: t.name[0], Table: t.name[1], DeleteOnly: t.t.Write == Delete}
 	for _, c := range t.columns {
 		out.Columns = append(out.Columns, c.Name)
+		switch {
+		case c.Type.Kind != column.JSON:
+		case c.Type.Binary:
+			out.JSONB = append(out.JSONB, c.Name)
+		default:
+			out.JSON = append(out.JSON, c.Name)
+		}
 	}
 	for _, k := range t.key {
 		out.Key = append(out.Key, t.columns[k].Name)

@@ -22,7 +22,7 @@ const stageAtOnce = 1000
 
 // stage appends rows of one table, in order, to the staging table. Each row is a JSON object with the
 // names of m's columns, of which a deletion needs the key only; values are in PostgreSQL's own text
-// form or JSON's. ops has one Op per row, or is nil when all are OpPut. Mode Staged only.
+// form or JSON's. Documents stand apart, as strings of an object with the name "", which no column has. ops has one Op per row, or is nil when all are OpPut. Mode Staged only.
 func (b *Branch) stage(ctx context.Context, m Move, ops []Op, rows [][]byte) error {
 	for len(rows) > 0 {
 		n := min(len(rows), stageAtOnce)

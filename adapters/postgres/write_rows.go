@@ -108,37 +108,50 @@ func (t *tableWriter) stage(ctx context.Context, records []stream.Record) error 
 	return nil
 }
 
-// appendStaged appends a row as the staging table holds it: texts by the names of their columns, and JSON as it is.
+// appendStaged appends a row as the staging table holds it: texts by the names of their columns, those of documents apart.
 func (t *tableWriter) appendStaged(dst []byte, row column.Row, keyOnly bool) ([]byte, error) {
+	var err error
 	dst = append(dst, '{')
-	i := 0
+	if dst, err = t.appendTexts(dst, row, keyOnly, false); err != nil {
+		return dst, err
+	}
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"":{`...)
+	if dst, err = t.appendTexts(dst, row, keyOnly, true); err != nil {
+		return dst, err
+	}
+	return append(dst, "}}"...), nil
+}
+
+// appendTexts appends those of a row that are of documents, or the others.
+func (t *tableWriter) appendTexts(dst []byte, row column.Row, keyOnly, documents bool) ([]byte, error) {
+	i := -1
 	for _, c := range t.t.columns {
 		if keyOnly && !c.Key {
 			continue
 		}
-		if i > 0 {
+		i++
+		if (c.Type.Kind == column.JSON) != documents {
+			continue
+		}
+		if dst[len(dst)-1] != '{' {
 			dst = append(dst, ',')
 		}
 		name, err := json.Marshal(c.Name)
 		if err != nil {
 			return dst, err
 		}
-		dst = append(append(dst, name...), ':')
-		switch text := row[i]; {
-		case text == nil:
-			dst = append(dst, "null"...)
-		case c.Type.Kind == column.JSON:
-			dst = append(dst, text...)
-		default:
-			quoted, err := json.Marshal(string(text))
-			if err != nil {
+		text := []byte("null")
+		if row[i] != nil {
+			if text, err = json.Marshal(string(row[i])); err != nil {
 				return dst, err
 			}
-			dst = append(dst, quoted...)
 		}
-		i++
+		dst = append(append(append(dst, name...), ':'), text...)
 	}
-	return append(dst, '}'), nil
+	return dst, nil
 }
 
 // place is where a record is from.

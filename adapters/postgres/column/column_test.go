@@ -28,6 +28,14 @@ var (
 	bytea       = column.TypeOf(17, -1, "bytea")
 	timestamptz = column.TypeOf(1184, -1, "timestamp with time zone")
 	timestamp   = column.TypeOf(1114, -1, "timestamp without time zone")
+	millis      = column.TypeOf(1184, 3, "timestamp(3) with time zone")
+	wholeSecond = column.TypeOf(1114, 0, "timestamp(0) without time zone")
+	clock       = column.TypeOf(1083, -1, "time without time zone")
+	clockTenths = column.TypeOf(1266, 1, "time(1) with time zone")
+	interval    = column.TypeOf(1186, -1, "interval")
+	intervalSec = column.TypeOf(1186, 0x7fff<<16|2, "interval(2)")
+	name        = column.TypeOf(19, -1, "name")
+	oneByte     = column.TypeOf(18, -1, `"char"`)
 	date        = column.TypeOf(1082, -1, "date")
 	jsonText    = column.TypeOf(114, -1, "json")
 	jsonb       = column.TypeOf(3802, -1, "jsonb")
@@ -120,6 +128,24 @@ func TestAValueFitsOrIsRefusedByName(t *testing.T) {
 		{timestamptz, `999999999999999`, "!outside of the years"},
 		{timestamp, `"2023-11-14T23:13:20"`, "2023-11-14 23:13:20"},
 		{timestamp, `"2023-11-14T23:13:20+01:00"`, "2023-11-14 22:13:20"},
+		{timestamptz, `"2023-11-14T23:13:20.1234560000001Z"`, "!would be rounded to 6 digits of a second"},
+		{timestamptz, `"2023-11-14T23:13:20.123456000+01:00"`, "2023-11-14 22:13:20.123456Z"},
+		{timestamptz, `"2023-11-14T23:13:20.1234567Z"`, "!would be rounded to 6 digits of a second"},
+		{timestamp, `"2023-11-14T23:13:20,123456789"`, "!would be rounded to 6 digits of a second"},
+		{millis, `1700000000123`, "2023-11-14 22:13:20.123Z"},
+		{millis, `"2023-11-14T23:13:20.1231Z"`, "!would be rounded to 3 digits of a second"},
+		{wholeSecond, `1700000000000`, "2023-11-14 22:13:20"},
+		{wholeSecond, `1700000000100`, "!would be rounded to 0 digits of a second"},
+		{clock, `"12:00:00.123456"`, "12:00:00.123456"},
+		{clock, `"12:00:00.1234567"`, "!would be rounded to 6 digits of a second"},
+		{clock, `"now"`, "!is no time of day"},
+		{clockTenths, `"12:00:00.12+01"`, "!would be rounded to 1 digits of a second"},
+		{interval, `"1 day 2.5 seconds"`, "1 day 2.5 seconds"},
+		{interval, `"PT0.0000001S"`, "!would be rounded to 6 digits of a second"},
+		{intervalSec, `"1.5 days 0.001 s"`, "!would be rounded to 2 digits of a second"},
+		{name, `"` + strings.Repeat("n", 63) + `"`, strings.Repeat("n", 63)},
+		{name, `"` + strings.Repeat("n", 62) + `ä"`, "!has 64 bytes, and the column takes 63"},
+		{oneByte, `"ab"`, "!has 2 bytes, and the column takes 1"},
 		{date, `"2024-02-29"`, "2024-02-29"},
 		{date, `"2023-02-29"`, "!is no date"},
 		{date, `20240229`, "!is no date"},

@@ -41,7 +41,7 @@ func (t *Type) appendJSON(dst []byte, raw json.RawMessage) ([]byte, error) {
 		if err != nil {
 			return dst, err
 		}
-		return t.appendText(dst, s)
+		return t.appendString(dst, s)
 	case Integer, Float, Numeric, Timestamp, LocalTime, Date:
 		s := string(raw)
 		quoted := raw[0] == '"'
@@ -79,7 +79,7 @@ func (t *Type) appendRaw(dst, b []byte) ([]byte, error) {
 		}
 		return append(dst, b...), nil
 	case Text, OtherObject:
-		return t.appendText(dst, string(b))
+		return t.appendString(dst, string(b))
 	case Integer, Float, Numeric, Timestamp, LocalTime, Date:
 		_, isNumber := readDecimal(b)
 		return t.appendScalar(dst, string(b), !isNumber)
@@ -216,6 +216,9 @@ func (t *Type) appendTime(dst []byte, s string, quoted bool) ([]byte, error) {
 		}
 		at = time.UnixMilli(ms)
 	}
+	if t.finer(s, quoted, at) {
+		return dst, t.rounded()
+	}
 	at = at.UTC()
 	if y := at.Year(); y < 1 || y > 9999 {
 		return dst, errors.New("is a time outside of the years 1 to 9999")
@@ -226,9 +229,57 @@ func (t *Type) appendTime(dst []byte, s string, quoted bool) ([]byte, error) {
 	return at.AppendFormat(dst, instant), nil
 }
 
+// finer reports whether a time has more digits than the column keeps.
+func (t *Type) finer(s string, quoted bool, at time.Time) bool {
+	if quoted {
+		return finer(s, t.Digits)
+	}
+	return at.Nanosecond()%int(math.Pow10(nanoseconds-t.Digits)) != 0
+}
+
+// nanoseconds has as many digits.
+const nanoseconds = 9
+
+// finer reports whether a text has a digit other than 0 behind so many that follow a point (or a comma, which stands for one).
+func finer(s string, digits int) bool {
+	for {
+		i := strings.IndexAny(s, ".,")
+		if i < 0 {
+			return false
+		}
+		s = s[i+1:]
+		for n := 0; n < len(s) && s[n] >= '0' && s[n] <= '9'; n++ {
+			if n >= digits && s[n] != '0' {
+				return true
+			}
+		}
+	}
+}
+
+func (t *Type) rounded() error {
+	return fmt.Errorf("would be rounded to %d digits of a second", t.Digits)
+}
+
+// appendString appends a text, which of a type that is none the server reads.
+func (t *Type) appendString(dst []byte, s string) ([]byte, error) {
+	if t.Kind == Text {
+		return t.appendText(dst, s)
+	}
+	if trimmed := strings.TrimLeft(s, " Tt"); t.Clock && (trimmed == "" || trimmed[0] < '0' || trimmed[0] > '9') {
+		return dst, errors.New("is no time of day like 15:04:05")
+	}
+	if (t.Clock || t.Interval) && finer(s, t.Digits) {
+		return dst, t.rounded()
+	}
+	return t.appendText(dst, s)
+}
+
 func (t *Type) appendText(dst []byte, s string) ([]byte, error) {
 	if strings.IndexByte(s, 0) >= 0 {
 		return dst, errors.New("holds a NUL character, which PostgreSQL's texts cannot")
+	}
+	if t.MaxBytes > 0 && len(s) > t.MaxBytes {
+		return dst, fmt.Errorf("has %d bytes, and the column takes %d", len(s), t.MaxBytes)
 	}
 	if t.MaxLength > 0 && len(s) > t.MaxLength {
 		if n := utf8.RuneCountInString(s); n > t.MaxLength {

@@ -24,6 +24,7 @@ const (
 	oidBytea     = 17
 	oidName      = 19
 	oidInt8      = 20
+	oidChar      = 18 // "char", of one byte
 	oidInt2      = 21
 	oidInt4      = 23
 	oidText      = 25
@@ -33,8 +34,11 @@ const (
 	oidBpchar    = 1042
 	oidVarchar   = 1043
 	oidDate      = 1082
+	oidTime      = 1083
 	oidTimestamp = 1114
 	oidTimestamz = 1184
+	oidInterval  = 1186
+	oidTimetz    = 1266
 	oidNumeric   = 1700
 	oidJSONB     = 3802
 )
@@ -48,6 +52,14 @@ type Type struct {
 	Bits int
 	// MaxLength of texts, characters; 0: any.
 	MaxLength int
+	// MaxBytes of texts; 0: any.
+	MaxBytes int
+	// Digits of a second that are kept, of times and intervals.
+	Digits int
+	// Clock: a time of day, for which PostgreSQL reads words that mean something else each time.
+	Clock bool
+	// Interval: a length of time.
+	Interval bool
 	// Precision and Scale of numerics; Precision 0: any.
 	Precision, Scale int
 	// Binary: jsonb, which takes no NUL in texts.
@@ -80,9 +92,17 @@ func TypeOf(oid uint32, modifier int32, name string) Type {
 	case oidBytea:
 		t.Kind = Bytes
 	case oidTimestamz:
-		t.Kind = Timestamp
+		t.Kind, t.Digits = Timestamp, digits(modifier)
 	case oidTimestamp:
-		t.Kind = LocalTime
+		t.Kind, t.Digits = LocalTime, digits(modifier)
+	case oidTime, oidTimetz:
+		t.Clock, t.Digits = true, digits(modifier)
+	case oidInterval:
+		t.Interval, t.Digits = true, digits(modifier&0xffff) // above are the fields
+	case oidName:
+		t.Kind, t.MaxBytes = Text, 63
+	case oidChar:
+		t.Kind, t.MaxBytes = Text, 1
 	case oidDate:
 		t.Kind = Date
 	case oidJSON, oidJSONB:
@@ -97,6 +117,17 @@ func TypeOf(oid uint32, modifier int32, name string) Type {
 	}
 	return t
 }
+
+// digits of a second by the modifier of a time: some, or all.
+func digits(modifier int32) int {
+	if modifier < 0 || modifier > microseconds {
+		return microseconds
+	}
+	return int(modifier)
+}
+
+// microseconds has as many digits.
+const microseconds = 6
 
 // modifierHead is what stands before a length in a type's modifier.
 const modifierHead = 4
