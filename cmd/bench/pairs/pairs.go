@@ -61,8 +61,23 @@ type Result struct {
 	DurationS float64 `json:"duration_s"` // of each pass
 	Server    string  `json:"server"`
 	Pgbench   string  `json:"pgbench"`
+	Sides     Sides   `json:"sides"`
 	Rows      []Row   `json:"rows"`
 	CutOff    string  `json:"cut_off,omitempty"`
+}
+
+// Sides says what is compared, which is not the same work.
+type Sides struct {
+	Unisink string `json:"unisink"`
+	Pgbench string `json:"pgbench"`
+}
+
+func sides(nodes int) Sides {
+	return Sides{
+		Unisink: fmt.Sprintf("a row in each of two databases, side by side on two connections, by extended protocol; in each branch a fence and a marker; one decision on the disks of %d nodes; "+
+			"all in one process on the same machine as server and nodes", nodes),
+		Pgbench: "a row in each of two tables of one database, one statement after the other on one connection, by simple protocol; no fence, no marker, no decision, no proof",
+	}
 }
 
 // Row holds medians over the passes. A transaction is two branches, one row each.
@@ -96,7 +111,7 @@ func Run(ctx context.Context, c Config) (out Result, err error) {
 	if err := c.Validate(); err != nil {
 		return out, err
 	}
-	out = Result{Nodes: c.Nodes, DurationS: c.Duration.Seconds(), Server: services.PostgresCurrent}
+	out = Result{Nodes: c.Nodes, DurationS: c.Duration.Seconds(), Server: services.PostgresCurrent, Sides: sides(c.Nodes)}
 	pgbench, err := findPgbench()
 	if err != nil {
 		return out, err

@@ -90,3 +90,9 @@ func TestWhatWasUsedIsSharedAmongTheTransactions(t *testing.T) {
 		t.Errorf("pgbench: %+v", got)
 	}
 }
+
+func TestWhatIsComparedIsSaid(t *testing.T) {
+	if got := sides(3); !strings.Contains(got.Unisink, "of 3 nodes") || !strings.Contains(got.Pgbench, "no fence, no marker, no decision") {
+		t.Errorf("said %+v", got)
+	}
+}
