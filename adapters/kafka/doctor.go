@@ -3,50 +3,28 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/unisink/unisink/internal/finding"
 	"github.com/unisink/unisink/participant"
 )
 
 // Severity of a finding.
-type Severity string
+type Severity = finding.Severity
+
+// Finding is one setting that was looked at.
+type Finding = finding.Finding
 
 // The severities, mildest first.
 const (
-	// Fine: found as wanted.
-	Fine Severity = "ok"
-	// Note: it works, and one should know; or it could not be looked at.
-	Note Severity = "note"
-	// Warning: it works until something fails.
-	Warning Severity = "warning"
-	// Wrong: it cannot work.
-	Wrong Severity = "error"
+	Fine    = finding.Fine    // found as wanted
+	Note    = finding.Note    // it works, and one should know; or it could not be looked at
+	Warning = finding.Warning // it works until something fails
+	Wrong   = finding.Wrong   // it cannot work
 )
-
-// Finding is one setting that was looked at.
-type Finding struct {
-	Severity Severity `json:"severity"`
-	Subject  string   `json:"subject"` // "topic totals", "broker 1", "the cluster"
-	Setting  string   `json:"setting"`
-	Found    string   `json:"found"`
-	Wanted   string   `json:"wanted"`
-	Why      string   `json:"why,omitempty"` // unless it is fine
-	// passes: it is wrong now, and may be right in a moment without anybody's help.
-	passes bool
-}
-
-// Sentence says the finding in one.
-func (f Finding) Sentence() string {
-	s := fmt.Sprintf("%s of %s is %s, and should be %s", f.Setting, f.Subject, f.Found, f.Wanted)
-	if f.Why != "" {
-		s += ": " + f.Why
-	}
-	return s
-}
 
 // DoctorConfig says what is to be looked at.
 type DoctorConfig struct {
@@ -117,37 +95,17 @@ func (d *doctor) examine(ctx context.Context) ([]Finding, error) {
 	for _, r := range results {
 		found = append(found, r...)
 	}
-	order := []Severity{Wrong, Warning, Note, Fine}
-	slices.SortStableFunc(found, func(a, b Finding) int {
-		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
-	})
+	finding.Sort(found)
 	return found, nil
 }
 
 // Refuse returns an error, which is one sentence, for the first finding with which nothing can work. What may
 // pass by itself, as a broker that is starting does, is not refused but waited for.
-func Refuse(findings []Finding) error {
-	for _, f := range findings {
-		if f.Severity == Wrong && !f.passes {
-			return fmt.Errorf("%w: %s", participant.ErrMisconfigured, f.Sentence())
-		}
+func Refuse(found []Finding) error {
+	if f, bad := finding.Forbids(found); bad {
+		return fmt.Errorf("%w: %s", participant.ErrMisconfigured, f.Sentence())
 	}
 	return nil
-}
-
-// judged is a finding that is fine if ok, else bad and because of why.
-func judged(ok bool, bad Severity, f Finding) Finding {
-	if ok {
-		f.Severity, f.Why = Fine, ""
-	} else {
-		f.Severity = bad
-	}
-	return f
-}
-
-// unknown is a finding about what could not be looked at.
-func unknown(subject, setting, wanted string, err error) Finding {
-	return Finding{Severity: Note, Subject: subject, Setting: setting, Found: "not known", Wanted: wanted, Why: "it could not be asked for: " + err.Error()}
 }
 
 // lasting says a time for people; 0 or less for ever.

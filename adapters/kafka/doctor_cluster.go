@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/unisink/unisink/internal/finding"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -33,7 +34,7 @@ func (d *doctor) versions(ctx context.Context) []Finding {
 			Why: "its brokers cannot describe transactions, so nothing can be proven",
 		}}
 	case err != nil:
-		return []Finding{unknown(f.Subject, f.Setting, f.Wanted, err)}
+		return []Finding{finding.Unknown(f.Subject, f.Setting, f.Wanted, err)}
 	}
 	d.unbounded = c.unbounded // with the time-out that the brokers allow; see maxTimeout
 	f.Found = "1"
@@ -41,7 +42,7 @@ func (d *doctor) versions(ctx context.Context) []Finding {
 		f.Found = "2"
 	}
 	f.Why = "with version 1 every transaction is initialised anew, and a torn commit can be seen but not mended"
-	return []Finding{judged(c.class == classNew, Warning, f)}
+	return []Finding{finding.Judged(c.class == classNew, Warning, f)}
 }
 
 // brokerSetting is one that is looked at on every broker.
@@ -112,7 +113,7 @@ func (d *doctor) brokers(ctx context.Context, ids []int32) []Finding {
 		}
 		for _, s := range brokerSettings() {
 			if err != nil {
-				out = append(out, unknown(subject, s.key, "a good value", err))
+				out = append(out, finding.Unknown(subject, s.key, "a good value", err))
 				continue
 			}
 			for _, c := range configs {
@@ -151,7 +152,7 @@ func (d *doctor) clock(ctx context.Context) []Finding {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		return []Finding{unknown(subject, setting, wanted, err)}
+		return []Finding{finding.Unknown(subject, setting, wanted, err)}
 	}
 	theirs := int64(-1)
 	for _, t := range resp.Topics {
@@ -164,7 +165,7 @@ func (d *doctor) clock(ctx context.Context) []Finding {
 		}
 	}
 	if theirs < 0 {
-		return []Finding{unknown(subject, setting, wanted, errors.New("the controller does not tell its time"))}
+		return []Finding{finding.Unknown(subject, setting, wanted, errors.New("the controller does not tell its time"))}
 	}
 	diff := time.UnixMilli(theirs).Sub(asked.Add(took / 2)).Round(time.Millisecond)
 	f := Finding{Subject: subject, Setting: setting, Found: diff.String(), Wanted: wanted}

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"github.com/twmb/franz-go/pkg/kversion"
 
+	"github.com/unisink/unisink/internal/finding"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -29,14 +30,14 @@ func allowed(subject string, operations int32, rights []right) []Finding {
 	for _, r := range rights {
 		f := Finding{Subject: subject, Setting: "right " + r.operation.String() + " for " + r.requests, Wanted: "allowed"}
 		if operations == math.MinInt32 {
-			out = append(out, unknown(subject, f.Setting, f.Wanted, errors.New("the brokers do not tell")))
+			out = append(out, finding.Unknown(subject, f.Setting, f.Wanted, errors.New("the brokers do not tell")))
 			continue
 		}
 		f.Found, f.Why = "denied", r.without
 		if operations&(1<<r.operation) != 0 {
 			f.Found = "allowed"
 		}
-		out = append(out, judged(f.Found == "allowed", r.bad, f))
+		out = append(out, finding.Judged(f.Found == "allowed", r.bad, f))
 	}
 	return out
 }
@@ -73,7 +74,7 @@ func (d *doctor) clusterRights(ctx context.Context) []Finding {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		return []Finding{unknown(theCluster, "rights", "allowed", err)}
+		return []Finding{finding.Unknown(theCluster, "rights", "allowed", err)}
 	}
 	operations := resp.ClusterAuthorizedOperations
 	if operations != math.MinInt32 && operations&(1<<kmsg.ACLOperationClusterAction) != 0 {
@@ -85,7 +86,7 @@ func (d *doctor) clusterRights(ctx context.Context) []Finding {
 // identityRights are those of the requests about transactional ids and groups with names of ours.
 func (d *doctor) identityRights(ctx context.Context) []Finding {
 	if d.cfg.Namespace == "" {
-		return []Finding{unknown("transactional ids and groups", "rights", "allowed", errors.New("their names begin with the coordinators' namespace, which was not given"))}
+		return []Finding{finding.Unknown("transactional ids and groups", "rights", "allowed", errors.New("their names begin with the coordinators' namespace, which was not given"))}
 	}
 	name := participant.BranchName{Namespace: participant.Namespace{Name: d.cfg.Namespace}, Pipeline: "doctor", Member: "main", Resource: "probe"}
 	out := d.idRights(ctx, name.String())
@@ -125,12 +126,12 @@ func tried(f Finding, err error, denied, harmless error) Finding {
 	switch {
 	case errors.Is(err, denied):
 		f.Found = "denied"
-		return judged(false, Wrong, f)
+		return finding.Judged(false, Wrong, f)
 	case err == nil || errors.Is(err, harmless):
 		f.Found = "allowed"
-		return judged(true, Wrong, f)
+		return finding.Judged(true, Wrong, f)
 	}
-	return unknown(f.Subject, f.Setting, f.Wanted, err)
+	return finding.Unknown(f.Subject, f.Setting, f.Wanted, err)
 }
 
 // groupRights asks what is allowed with a group that nobody uses.
@@ -142,7 +143,7 @@ func (d *doctor) groupRights(ctx context.Context, group string) []Finding {
 	versions.SetMaxKeyVersion(int16(kmsg.DescribeGroups), 5)
 	cl, err := d.at.client(kgo.MaxVersions(versions))
 	if err != nil {
-		return []Finding{unknown(subject, "rights", "allowed", err)}
+		return []Finding{finding.Unknown(subject, "rights", "allowed", err)}
 	}
 	defer cl.Close()
 	req := kmsg.NewPtrDescribeGroupsRequest()
@@ -158,7 +159,7 @@ func (d *doctor) groupRights(ctx context.Context, group string) []Finding {
 	case errors.Is(err, kerr.GroupAuthorizationFailed):
 		return allowed(subject, 0, rights)
 	case err != nil:
-		return []Finding{unknown(subject, "right READ for TxnOffsetCommit and OffsetFetch", "allowed", err)}
+		return []Finding{finding.Unknown(subject, "right READ for TxnOffsetCommit and OffsetFetch", "allowed", err)}
 	}
 	return allowed(subject, resp.Groups[0].AuthorizedOperations, rights)
 }

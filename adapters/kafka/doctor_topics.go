@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/unisink/unisink/internal/finding"
 )
 
 const txnTopic = "__transaction_state"
@@ -57,7 +59,7 @@ func (d *doctor) topics(ctx context.Context) []Finding {
 	}
 	resp, err := req.RequestWith(ctx, d.cl)
 	if err != nil {
-		return []Finding{unknown(theCluster, "topics", "an answer", err)}
+		return []Finding{finding.Unknown(theCluster, "topics", "an answer", err)}
 	}
 	var out []Finding
 	for _, u := range uses {
@@ -98,7 +100,7 @@ func (d *doctor) topic(ctx context.Context, u topicUse, t kmsg.MetadataResponseT
 		out = append(out, replication(subject, t))
 		config, err := d.settings(ctx, u.name)
 		if err != nil {
-			out = append(out, unknown(subject, "settings", "such that nothing is lost while it is in doubt", err))
+			out = append(out, finding.Unknown(subject, "settings", "such that nothing is lost while it is in doubt", err))
 		} else {
 			out = append(out, inSync(subject, t, config)...)
 		}
@@ -117,8 +119,8 @@ func leaderless(subject string, t kmsg.MetadataResponseTopic) Finding {
 			without++
 		}
 	}
-	return judged(without == 0, Wrong, Finding{
-		Subject: subject, Setting: "partitions without a leader", Found: strconv.Itoa(without), Wanted: "0", passes: true,
+	return finding.Judged(without == 0, Wrong, Finding{
+		Subject: subject, Setting: "partitions without a leader", Found: strconv.Itoa(without), Wanted: "0", Passes: true,
 		Why: "they can be neither read nor written, and a commit that meets one can be torn",
 	})
 }
@@ -134,7 +136,7 @@ func replicas(t kmsg.MetadataResponseTopic) int {
 
 func replication(subject string, t kmsg.MetadataResponseTopic) Finding {
 	n := replicas(t)
-	return judged(n >= 3, worseReplication(n), Finding{
+	return finding.Judged(n >= 3, worseReplication(n), Finding{
 		Subject: subject, Setting: "replication factor", Found: strconv.Itoa(n), Wanted: "3",
 		Why: "while a broker is away a partition has no leader, and a commit that meets it is torn: readers stay blocked until it is mended",
 	})
@@ -163,7 +165,7 @@ func inSync(subject string, t kmsg.MetadataResponseTopic, config kadm.ResourceCo
 		case least > int64(n):
 			f.Severity, f.Wanted, f.Why = Wrong, fmt.Sprintf("%d or less", n), "it asks for more replicas than there are, so every write is refused"
 		case short > 0:
-			f.Severity, f.passes, f.Why = Wrong, true, fmt.Sprintf("%d partitions have fewer replicas in sync now, and refuse writes until they are back", short)
+			f.Severity, f.Passes, f.Why = Wrong, true, fmt.Sprintf("%d partitions have fewer replicas in sync now, and refuse writes until they are back", short)
 		case least < 2 && n > 1:
 			f.Severity, f.Why = Warning, "what was acknowledged may be on one disk only, and be lost with it"
 		case least < 2:
@@ -174,7 +176,7 @@ func inSync(subject string, t kmsg.MetadataResponseTopic, config kadm.ResourceCo
 		out = append(out, f)
 	}
 	if v := text(config, "unclean.leader.election.enable"); v != "" {
-		out = append(out, judged(v != "true", Warning, Finding{
+		out = append(out, finding.Judged(v != "true", Warning, Finding{
 			Subject: subject, Setting: "unclean.leader.election.enable", Found: v, Wanted: "false",
 			Why: "a replica that has not everything may lead, and what was committed is lost",
 		}))
@@ -206,7 +208,7 @@ func (d *doctor) retention(subject string, config kadm.ResourceConfig) []Finding
 		out = append(out, f)
 	}
 	if bytes, ok := number(config, "retention.bytes"); ok && deletes {
-		out = append(out, judged(bytes < 0, Warning, Finding{
+		out = append(out, finding.Judged(bytes < 0, Warning, Finding{
 			Subject: subject, Setting: "retention.bytes", Found: strconv.FormatInt(bytes, 10), Wanted: "-1",
 			Why: "records are deleted by size, also while they are in doubt, and no deadline can be counted for that",
 		}))

@@ -3,47 +3,27 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	findings "github.com/unisink/unisink/internal/finding" // finding is a proof's here
 	"github.com/unisink/unisink/participant"
 )
 
 // Severity of a finding.
-type Severity string
+type Severity = findings.Severity
+
+// Finding is one setting that was looked at.
+type Finding = findings.Finding
 
 // The severities, mildest first.
 const (
-	// Fine: found as wanted.
-	Fine Severity = "ok"
-	// Note: it works, and one should know; or it could not be looked at.
-	Note Severity = "note"
-	// Warning: it works until something fails.
-	Warning Severity = "warning"
-	// Wrong: it cannot work.
-	Wrong Severity = "error"
+	Fine    = findings.Fine    // found as wanted
+	Note    = findings.Note    // it works, and one should know; or it could not be looked at
+	Warning = findings.Warning // it works until something fails
+	Wrong   = findings.Wrong   // it cannot work
 )
-
-// Finding is one setting that was looked at.
-type Finding struct {
-	Severity Severity `json:"severity"`
-	Subject  string   `json:"subject"` // "the server", "database shop", "role etl"
-	Setting  string   `json:"setting"`
-	Found    string   `json:"found"`
-	Wanted   string   `json:"wanted"`
-	Why      string   `json:"why,omitempty"` // unless it is fine
-}
-
-// Sentence says the finding in one.
-func (f Finding) Sentence() string {
-	s := fmt.Sprintf("%s of %s is %s, and should be %s", f.Setting, f.Subject, f.Found, f.Wanted)
-	if f.Why != "" {
-		s += ": " + f.Why
-	}
-	return s
-}
 
 // DoctorConfig says what is to be looked at.
 type DoctorConfig struct {
@@ -83,19 +63,14 @@ func Examine(ctx context.Context, cfg DoctorConfig) ([]Finding, error) {
 			return nil, fmt.Errorf("examine %s: %w", d.server, context.Cause(ctx))
 		}
 	}
-	order := []Severity{Wrong, Warning, Note, Fine}
-	slices.SortStableFunc(d.found, func(a, b Finding) int {
-		return slices.Index(order, a.Severity) - slices.Index(order, b.Severity)
-	})
+	findings.Sort(d.found)
 	return d.found, nil
 }
 
 // Refuse returns an error, which is one sentence, for the first finding with which nothing can work.
-func Refuse(findings []Finding) error {
-	for _, f := range findings {
-		if f.Severity == Wrong {
-			return fmt.Errorf("%w: %s", participant.ErrMisconfigured, f.Sentence())
-		}
+func Refuse(found []Finding) error {
+	if f, bad := findings.Forbids(found); bad {
+		return fmt.Errorf("%w: %s", participant.ErrMisconfigured, f.Sentence())
 	}
 	return nil
 }
@@ -118,15 +93,12 @@ func (d *doctor) begin(ctx context.Context) error {
 
 // judge adds a finding that is fine if ok, else bad and because of why.
 func (d *doctor) judge(ok bool, bad Severity, f Finding) {
-	if f.Severity = bad; ok {
-		f.Severity, f.Why = Fine, ""
-	}
-	d.found = append(d.found, f)
+	d.found = append(d.found, findings.Judged(ok, bad, f))
 }
 
 // unknown adds a finding about what could not be looked at.
 func (d *doctor) unknown(subject, setting, wanted string, err error) {
-	d.found = append(d.found, Finding{Severity: Note, Subject: subject, Setting: setting, Found: "not known", Wanted: wanted, Why: "it could not be asked for: " + err.Error()})
+	d.found = append(d.found, findings.Unknown(subject, setting, wanted, err))
 }
 
 // one asks for a row.

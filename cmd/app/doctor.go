@@ -8,6 +8,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/internal/finding"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -51,52 +52,27 @@ func (a *app) doctorKafka(c *cli.Context) error {
 	case err != nil:
 		return withCode(CodeNoLeader, err)
 	}
-	out := make([]finding, len(found))
-	for i, f := range found {
-		out[i] = finding{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why}
-	}
-	return a.showFindings(c, out)
-}
-
-// finding is one setting that a doctor has looked at.
-type finding struct {
-	Severity string `json:"severity"`
-	Subject  string `json:"subject"`
-	Setting  string `json:"setting"`
-	Found    string `json:"found"`
-	Wanted   string `json:"wanted"`
-	Why      string `json:"why,omitempty"`
+	return a.showFindings(c, found)
 }
 
 // showFindings prints them; the error says how many are not as they should be.
-func (a *app) showFindings(c *cli.Context, found []finding) error {
+func (a *app) showFindings(c *cli.Context, found []finding.Finding) error {
 	out := struct {
-		Findings []finding `json:"findings"`
+		Findings []finding.Finding `json:"findings"`
 	}{found}
 	if err := a.show(c, out, func() [][]string { return findingRows(found) }); err != nil {
 		return err
 	}
-	if n := unwell(found); n > 0 {
+	if n := finding.Unwell(found); n > 0 {
 		return failf(CodeUnhealthy, "%d of %d settings are not as they should be", n, len(found))
 	}
 	return nil
 }
 
-func findingRows(found []finding) [][]string {
+func findingRows(found []finding.Finding) [][]string {
 	table := [][]string{{"SEVERITY", "SUBJECT", "SETTING", "FOUND", "WANTED", "WHY"}}
 	for _, f := range found {
-		table = append(table, []string{f.Severity, f.Subject, f.Setting, f.Found, f.Wanted, f.Why})
+		table = append(table, []string{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why})
 	}
 	return table
-}
-
-// unwell counts what is not as it should be.
-func unwell(found []finding) int {
-	n := 0
-	for _, f := range found {
-		if f.Severity == string(kafka.Warning) || f.Severity == string(kafka.Wrong) {
-			n++
-		}
-	}
-	return n
 }

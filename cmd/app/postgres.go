@@ -142,9 +142,5 @@ func (a *app) doctorPostgres(c *cli.Context) error {
 	if err != nil {
 		return postgresError(err)
 	}
-	out := make([]finding, len(found))
-	for i, f := range found {
-		out[i] = finding{string(f.Severity), f.Subject, f.Setting, f.Found, f.Wanted, f.Why}
-	}
-	return a.showFindings(c, out)
+	return a.showFindings(c, found)
 }
