@@ -129,6 +129,8 @@ func TestAServerThatIsAwayProvesNothing(t *testing.T) {
 	for what, call := range map[string]func(context.Context, participant.Handle) (participant.Proof, error){"commit": d.Commit, "rollback": d.Rollback} {
 		if p, err := call(r.ctx, h); err == nil || !errors.Is(err, participant.ErrRetry) {
 			t.Errorf("%s without a server: verdict %d, error %v; want an error that says try again", what, p.Verdict, err)
+		} else {
+			oneSentence(t, err, "connection refused")
 		}
 	}
 	if err := s.Restart(r.ctx); err != nil {

@@ -105,7 +105,7 @@ func (d *Database) finish(ctx context.Context, id identity, b body, want partici
 		last = err
 		f, evidence, err := d.look(ctx, id, b)
 		if err != nil {
-			last = errors.Join(last, err)
+			last = together(last, err)
 		} else if p, err := conclude(f, evidence, b, want); err != nil || p.Verdict != 0 {
 			return p, err
 		}
@@ -121,6 +121,14 @@ func (d *Database) finish(ctx context.Context, id identity, b body, want partici
 
 func noRepeatHelps(err error) bool {
 	return errors.Is(err, participant.ErrMisconfigured) || errors.Is(err, participant.ErrBug) || errors.Is(err, participant.ErrUndeterminable)
+}
+
+// together is two errors in one sentence.
+func together(one, two error) error {
+	if one == nil || two == nil {
+		return errors.Join(one, two)
+	}
+	return fmt.Errorf("%w; %w", one, two)
 }
 
 // conclude makes a proof of what was found, where it is one. Neither proof nor error: ask again.

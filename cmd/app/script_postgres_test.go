@@ -20,6 +20,22 @@ func pgServer(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	addr, _, _ := strings.Cut(strings.TrimPrefix(s.DSN(), "postgres://"+cfg.User+"@"), "/")
 	ts.Setenv(args[0], addr)
+	servers(ts)[addr] = s
+}
+
+// postgresServers is where a script keeps its servers, by address.
+type postgresServers struct{}
+
+func servers(ts *testscript.TestScript) map[string]*services.PostgresServer {
+	return ts.Value(postgresServers{}).(map[string]*services.PostgresServer)
+}
+
+// pgKill ADDRESS: the script's server is gone at once.
+func pgKill(ts *testscript.TestScript, _ bool, args []string) { ts.Check(servers(ts)[args[0]].Kill()) }
+
+// pgStart ADDRESS: it is back.
+func pgStart(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(servers(ts)[args[0]].Restart(context.Background()))
 }
 
 // runSQL ADDRESS STATEMENT [WANT]: runs it, and compares the first row's columns, put together by "|".

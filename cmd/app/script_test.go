@@ -21,6 +21,7 @@ import (
 
 	"github.com/unisink/unisink/adapters/kafka"
 	"github.com/unisink/unisink/internal/freeport"
+	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -39,11 +40,13 @@ func TestScripts(t *testing.T) {
 			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
 			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
 			"example": example, "put": put, "rmtopic": removeTopic, "pgserver": pgServer, "sql": runSQL,
+			"pgkill": pgKill, "pgstart": pgStart,
 			"plant": plant, "hides": hides, "hidden": hidden, "get": get,
 		},
 		Setup: func(e *testscript.Env) error {
 			// The environment is the script's own; nothing of the caller's is in it.
 			e.Setenv("UNISINK_LOG_LEVEL", "error")
+			e.Values[postgresServers{}] = map[string]*services.PostgresServer{}
 			e.Setenv("FIRST", strconv.FormatInt(firstOrder, 10))
 			e.Setenv("SOON", strconv.FormatInt(firstOrder+10_500, 10)) // in no window before order 1000 fires
 			unknown, err := participant.NewTxnID()                     // nobody uses it
