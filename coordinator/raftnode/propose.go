@@ -30,8 +30,7 @@ type proposer struct {
 	stop  *failStop
 
 	queue   chan *proposal      // capacity: as many as may be in flight
-	window  chan struct{}       // capacity: entries on their way at once
-	moved   chan struct{}       // capacity 1: an entry has come back, or a crowd waits
+	window  window              // entries on their way
 	slots   *semaphore.Weighted // proposals in flight
 	bytes   *semaphore.Weighted // of all proposals in flight
 	waiting atomic.Int64        // callers that wait for slots and bytes
@@ -63,12 +62,11 @@ const (
 	abandoned
 )
 
-func newProposer(inFlight, window int, stop *failStop, apply func([]byte) raft.ApplyFuture) *proposer {
+func newProposer(inFlight, entries int, stop *failStop, apply func([]byte) raft.ApplyFuture) *proposer {
 	return &proposer{
 		apply: apply, now: time.Now, stop: stop,
 		queue:  make(chan *proposal, inFlight),
-		window: make(chan struct{}, window),
-		moved:  make(chan struct{}, 1),
+		window: newWindow(entries),
 		slots:  semaphore.NewWeighted(int64(inFlight)),
 		bytes:  semaphore.NewWeighted(inFlightBytes),
 		closed: make(chan struct{}),
@@ -98,7 +96,7 @@ func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (l
 	}
 	p.queue <- m // has room for all that are admitted
 	if len(p.queue) >= crowd {
-		p.move()
+		p.window.move()
 	}
 	select {
 	case out := <-m.done:
@@ -119,27 +117,6 @@ func (p *proposer) submit(ctx context.Context, command encoded, barrier bool) (l
 		default:
 			return ledger.Result{}, fmt.Errorf("%w: the node stopped", ErrUnknown)
 		}
-	}
-}
-
-// crowd is how many proposals are worth a second entry beside one that is on its way.
-const crowd = 32
-
-// company waits while an entry is on its way and no crowd is there.
-func (p *proposer) company(ctx context.Context) {
-	for len(p.window) > 1 && len(p.queue) < crowd && ctx.Err() == nil {
-		select {
-		case <-p.moved:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// move has company look again.
-func (p *proposer) move() {
-	select {
-	case p.moved <- struct{}{}:
-	default:
 	}
 }
 
@@ -177,7 +154,7 @@ func (p *proposer) run(ctx context.Context) {
 	var next *proposal // did not fit into the last entry
 	for {
 		select {
-		case p.window <- struct{}{}:
+		case p.window.places <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
@@ -187,12 +164,12 @@ func (p *proposer) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
-			p.company(ctx)
+			p.window.company(ctx, func() bool { return len(p.queue) >= crowd })
 			runtime.Gosched() // the callers that the last entry answered are about to come back
 		}
 		var e *entry
 		if e, next = p.gather(next); e == nil {
-			<-p.window
+			p.window.leave()
 			continue
 		}
 		p.entries.Add(1)
@@ -265,8 +242,7 @@ func (p *proposer) await(e *entry, future raft.ApplyFuture) {
 			err = errors.New("the entry was not applied to its end")
 		}
 	}
-	<-p.window
-	p.move()
+	p.window.leave()
 	p.release(e.proposals...)
 	err = proposed(err)
 	for _, m := range e.proposals {
