@@ -112,7 +112,14 @@ type Status struct {
 	Lag int64
 	// Ended: the source has no more.
 	Ended bool
+	// EndIn is the epoch that holds all that the source had, nil before it was voted for. Not until it is decided may
+	// the pipeline be drained because its source has ended: else a generation that begins anew would be drained
+	// wherever it stands.
+	EndIn *EndIn
 }
+
+// EndIn is an epoch; N is 0 where the generation's restore point holds everything.
+type EndIn struct{ Generation, N uint64 }
 
 // Status is that after the last step of the loop; all zero before the first restore. It may be called at any time.
 func (p *Pipeline) Status() Status {

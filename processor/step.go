@@ -28,6 +28,9 @@ type epochLoop struct {
 	// worked: the coordinator knows that this epoch has something to make a barrier for.
 	worked bool
 	ended  bool
+	// last is the newest epoch that was voted for, through the first that holds all that the source had, once whole.
+	last, through uint64
+	whole         bool
 }
 
 // place is how far a split has been read, and how far it goes.
@@ -87,7 +90,16 @@ func (e *epochLoop) end(ctx context.Context) error {
 		return err
 	}
 	e.run.Progress(0, true)
+	e.noteEnd()
 	return nil
+}
+
+// noteEnd notes, once the source has ended, the epoch that holds all that it had: the last that was voted for, if
+// nothing has happened since.
+func (e *epochLoop) noteEnd() {
+	if e.ended && !e.worked && !e.whole {
+		e.whole, e.through = true, e.last
+	}
 }
 
 // fire writes what is due to the sinks.
@@ -127,6 +139,8 @@ func (e *epochLoop) barrier(ctx context.Context, b participant.Barrier) error {
 		return fmt.Errorf("vote for epoch %d.%d: %w", b.Generation, b.N, err)
 	}
 	e.run.Progress(e.lag(), e.ended)
+	e.last = b.N
+	e.noteEnd()
 	return nil
 }
 

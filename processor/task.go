@@ -365,5 +365,8 @@ func (l *lost) tell(n uint64) uint64 {
 // show publishes what tools may see.
 func (t *task) show() {
 	s := t.loop.status()
+	if t.loop.whole {
+		s.EndIn = &EndIn{Generation: t.gen, N: t.loop.through}
+	}
 	t.p.status.Store(&s)
 }

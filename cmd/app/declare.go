@@ -161,8 +161,8 @@ func tellWaiting(ctx context.Context, log *slog.Logger, waiting func() string, l
 	}
 }
 
-// drainAtEnd drains the pipeline when its source has ended: what has been read to its end has nothing left
-// to wait for, and the process ends with everything proven. It asks until it is answered or ctx ends.
+// drainAtEnd drains the pipeline when its source has ended and that is decided: what has been read to its end has
+// nothing left to wait for, and the process ends with everything proven. It asks until it is answered or ctx ends.
 func drainAtEnd(ctx context.Context, rc RunContext, name string, p *processor.Pipeline) {
 	const every = 200 * time.Millisecond
 	tick := time.NewTicker(every)
@@ -173,39 +173,50 @@ func drainAtEnd(ctx context.Context, rc RunContext, name string, p *processor.Pi
 			return
 		case <-tick.C:
 		}
-		if !p.Status().Ended {
+		s := p.Status()
+		if s.EndIn == nil {
 			continue
 		}
-		switch err := drain(ctx, rc, name); {
-		case err == nil:
-			n := p.Counters()
+		switch ordered, err := drain(ctx, rc, name, *s.EndIn); {
+		case err == nil && ordered:
+			n := s.Counters
 			rc.Logger.InfoContext(ctx, "the source has ended; the pipeline is drained, then this process ends",
 				slog.Uint64("records", n.Records), slog.Uint64("late", n.Late), slog.Uint64("filtered", n.Filtered),
 				slog.Uint64("skipped", n.Skipped), slog.Uint64("dead_letters", n.DeadLettered))
 			return
-		case ctx.Err() == nil && err.Error() != told:
+		case err != nil && ctx.Err() == nil && err.Error() != told:
 			told = err.Error()
 			rc.Logger.WarnContext(ctx, "the source has ended, and the pipeline could not be drained; trying again", slog.String("error", told))
 		}
 	}
 }
 
-// drain orders it, unless the pipeline is on its way to a stop already. Of a pipeline with several
-// shards one source does not speak for the others.
-func drain(ctx context.Context, rc RunContext, name string) error {
+// drain orders it once the epoch is decided that holds the source's end, and reports whether there is nothing left to
+// order: the pipeline may be on its way to a stop already, and of one with several shards one source does not speak for
+// the others. Ordered any sooner, a generation that begins anew, since that epoch was not decided, would be drained
+// before it has read anything.
+func drain(ctx context.Context, rc RunContext, name string, end processor.EndIn) (ordered bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(rc.Timeout, searchTime))
 	defer cancel()
 	cl, err := runClient(rc)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
 	known, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
-	if err != nil || known.GetPipeline().GetShards() > 1 || known.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_RUNNING {
-		return err
+	if err != nil {
+		return false, err
+	}
+	if known.GetPipeline().GetShards() > 1 || known.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_RUNNING {
+		return true, nil
+	}
+	for _, s := range known.GetScopes() {
+		if s.GetGeneration() != end.Generation || s.GetFinal() < end.N {
+			return false, nil
+		}
 	}
 	_, err = cl.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{Meta: cl.NewMeta(), Name: name, Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING})
-	return err
+	return err == nil, err
 }
 
 // runClient is the client that a running pipeline asks with; the caller closes it.
