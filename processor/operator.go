@@ -6,6 +6,7 @@ import (
 	"sort"
 
 	"github.com/unisink/unisink/internal/mutant"
+	"github.com/unisink/unisink/internal/veil"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/window"
@@ -122,7 +123,7 @@ func (o *windowing[T, A]) emit(ctx context.Context, key []byte, acc *A, update b
 	for i := range o.sinks {
 		to := out.next(i)
 		if err := o.sinks[i].encode(r, to); err != nil {
-			return lasting(fmt.Errorf("encode key %q of window %d for sink %q: %w", key, r.Window.Start, o.sinks[i].name, err),
+			return lasting(fmt.Errorf("encode the result of %s in window %d for sink %q: %w", veil.Key(key), r.Window.Start, o.sinks[i].name, err),
 				"write its output so that it cannot fail")
 		}
 		to.EventTime = r.Window.End - 1
@@ -249,7 +250,7 @@ func (o *windowOperator[T, A]) add(first, last int64) error {
 			o.open.Drop(t.start)
 		}
 	}
-	return fmt.Errorf("key %q, window %d: %w", o.key, o.touched[refused].start, err)
+	return fmt.Errorf("%s, window %d: %w", veil.Key(o.key), o.touched[refused].start, err)
 }
 
 func (o *windowOperator[T, A]) fire(ctx context.Context, out *outbox) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/unisink/unisink/internal/veil"
 	"github.com/unisink/unisink/processor/state"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/window"
@@ -55,7 +56,7 @@ func (o *sessionOperator[T, A]) record(ctx context.Context, split int, in *strea
 	span, late, err := o.open.Add(state.Hash(o.key), o.key, in.EventTime, o.gap, over, &o.fold)
 	switch {
 	case err != nil:
-		return &badRecord{fmt.Errorf("key %q, session from %d to %d: %w", o.key, span.Start, span.End, err)}
+		return &badRecord{fmt.Errorf("%s, session from %d to %d: %w", veil.Key(o.key), span.Start, span.End, err)}
 	case late:
 		return o.tooLate(ctx, split, in, out)
 	}

@@ -205,9 +205,9 @@ func TestWhatTheSameRecordsWouldMeetAgainHaltsTheScope(t *testing.T) {
 		want             string
 	}{
 		"P24/a record":                         {ofRecord: broken, halts: true, want: `record of topic "in", partition 0, offset 0: map: broken; correct the pipeline, or let it skip bad records or send them to dead letters`},
-		"P24/a result":                         {result: broken, halts: true, want: `encode key "a" of window 0 for sink "one": broken; write its output so that it cannot fail`},
+		"P24/a result":                         {result: broken, halts: true, want: `encode the result of a key of 1 bytes (SHA-256 begins with ca978112ca1bbdca) in window 0 for sink "one": broken; write its output so that it cannot fail`},
 		"a record that may pass":               {ofRecord: passing, want: `record of topic "in", partition 0, offset 0: map: no connection: temporary`},
-		"a result that may pass":               {result: passing, want: `encode key "a" of window 0 for sink "one": no connection: temporary`},
+		"a result that may pass":               {result: passing, want: `encode the result of a key of 1 bytes (SHA-256 begins with ca978112ca1bbdca) in window 0 for sink "one": no connection: temporary`},
 		"skipped, a record that may pass":      {ofRecord: passing, shape: func(s *Stream[reading], _ *rig) *Stream[reading] { return s.SkipBad() }, want: "record of topic"},
 		"dead letters, a record that may pass": {ofRecord: passing, shape: func(s *Stream[reading], r *rig) *Stream[reading] { return s.DeadLetters("two", r.sinks["two"]) }, want: "record of topic"},
 	} {

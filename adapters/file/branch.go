@@ -17,6 +17,7 @@ import (
 	"github.com/unisink/unisink/internal/crashfs"
 	"github.com/unisink/unisink/internal/fault"
 	"github.com/unisink/unisink/internal/mutant"
+	"github.com/unisink/unisink/internal/veil"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -64,10 +65,10 @@ func (b *Branch) Write(ctx context.Context, records []stream.Record) error {
 	return ctx.Err()
 }
 
-// place says which record it was: by where it stood in its source, or, for results, by its key.
+// place says which record it was: by where it stood in its source, or, for results, by what tells its key from others.
 func place(i int, r *stream.Record) string {
 	if r.Topic == "" {
-		return fmt.Sprintf("result %d of this call with key %.60q", i, r.Key)
+		return fmt.Sprintf("result %d of this call, with %s", i, veil.Key(r.Key))
 	}
 	return fmt.Sprintf("the record from %s[%d]@%d", r.Topic, r.Partition, r.Offset)
 }

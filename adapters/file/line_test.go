@@ -138,3 +138,15 @@ func TestALineThatIsNoRecordIsTold(t *testing.T) {
 		t.Error("a source took lines of words")
 	}
 }
+
+func TestARecordThatIsNoLineIsNamedWithoutItsContent(t *testing.T) {
+	for want, r := range map[string]stream.Record{
+		"result 0 of this call, with a key of 4 bytes (SHA-256 begins with ": {Key: []byte("4711"), Value: []byte("0815\n0815")},
+		"the record from in[0]@7": {Topic: "in", Offset: 7, Key: []byte("4711"), Value: []byte("0815\n0815")},
+	} {
+		_, _, err := publish(t, file.LineValue, r)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "4711") || strings.Contains(err.Error(), "0815") {
+			t.Errorf("error %v, want %q and nothing of the record", err, want)
+		}
+	}
+}

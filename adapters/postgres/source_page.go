@@ -13,6 +13,7 @@ import (
 
 	"github.com/unisink/unisink/adapters/postgres/column"
 	"github.com/unisink/unisink/internal/mutant"
+	"github.com/unisink/unisink/internal/veil"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -154,8 +155,8 @@ func (s *Source) unchanged(first snapshot, version []byte, key []string) error {
 	if first.wrote(uint32(id), s.now) || mutant.On("postgres/rows-as-they-were") {
 		return nil
 	}
-	return fmt.Errorf("the row with key %s was added or changed after reading had begun, and reading goes on after a restart, so this would be no one state of the table; "+
-		"start from scratch, or say changed: take to read such rows as they are now: %w", appendKey(nil, key), participant.ErrMisconfigured)
+	return fmt.Errorf("the row with %s was added or changed after reading had begun, and reading goes on after a restart, so this would be no one state of the table; "+
+		"start from scratch, or say changed: take to read such rows as they are now: %w", veil.Key(appendKey(nil, key)), participant.ErrMisconfigured)
 }
 
 // appendKey appends a record's key: the text of one column, or a JSON list of several.

@@ -165,7 +165,7 @@ func TestATransactionThatWasOpenAtTheStartIsNewer(t *testing.T) {
 	second := read(t, c, first.at)
 	second.poll()
 	_, err := second.s.Poll(t.Context())
-	if !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), "the row with key 3 was added or changed") {
+	if !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), "the row with a key of 1 bytes (SHA-256 begins with 4e07408562bedb8b) was added or changed") {
 		t.Errorf("error %v", err)
 	}
 }

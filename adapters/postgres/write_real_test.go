@@ -138,17 +138,17 @@ func TestARecordThatDoesNotFitIsNamed(t *testing.T) {
 			records []stream.Record
 			want    string
 		}{
-			"too large":      {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":70000}`)}, `the record from in[3]@2 does not fit: column "n" (smallint): the field "n" is 70000`},
+			"too large":      {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":70000}`)}, `the record from in[3]@2 does not fit: column "n" (smallint): the field "n" is no whole number of 16 bits`},
 			"null":           {postgres.Append, []stream.Record{value(5, `{"id":1}`)}, `the record from in[3]@5 does not fit: column "n" may not be null`},
 			"no such field":  {postgres.Append, []stream.Record{value(5, `{"id":1,"n":1,"x":1}`)}, `the value has a field "x", for which no column is written`},
-			"a result":       {postgres.Append, []stream.Record{{Key: []byte("k7"), Value: []byte(`{"id":"x","n":1}`)}}, `the result with key "k7" does not fit: column "id" (integer): the field "id" is no number`},
+			"a result":       {postgres.Append, []stream.Record{{Key: []byte("k7"), Value: []byte(`{"id":"x","n":1}`)}}, `the result with a key of 2 bytes (SHA-256 begins with fb848c99b9a43ec7) does not fit: column "id" (integer): the field "id" is no number`},
 			"tombstone":      {postgres.Append, []stream.Record{{Topic: "in", Offset: 9}}, `the record from in[0]@9 does not fit: it is a tombstone, and append adds rows`},
 			"keyless":        {postgres.Upsert, []stream.Record{{Topic: "in", Offset: 9}}, `a tombstone has no fields, and can remove a row only where the key columns take key()`},
-			"other type":     {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":1,"u":"zz"}`)}, `invalid input syntax for type uuid: "zz"`},
-			"other, upsert":  {postgres.Upsert, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":1,"u":"zz"}`)}, `invalid input syntax for type uuid: "zz"`},
+			"other type":     {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":1,"u":"zz"}`)}, `invalid input syntax for type uuid: "..." (SQLSTATE 22P02)`},
+			"other, upsert":  {postgres.Upsert, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":1,"u":"zz"}`)}, `invalid input syntax for type uuid: "..." (SQLSTATE 22P02)`},
 			"check":          {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":2,"n":1,"c":"bad"}`)}, `violates check constraint`},
 			"domain":         {postgres.Upsert, []stream.Record{value(1, `{"id":1,"n":1,"p":-1}`)}, `violates check constraint`},
-			"twice the same": {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":1,"n":1}`)}, `duplicate key value violates unique constraint "strict_pkey" (Key (id)=(1) already exists.)`},
+			"twice the same": {postgres.Append, []stream.Record{value(1, `{"id":1,"n":1}`), value(2, `{"id":1,"n":1}`)}, `duplicate key value violates unique constraint "strict_pkey" (SQLSTATE 23505)`},
 		} {
 			t.Run(name, func(t *testing.T) {
 				table := postgres.Table{Name: "strict", Write: c.write}
@@ -157,6 +157,11 @@ func TestARecordThatDoesNotFitIsNamed(t *testing.T) {
 				}
 				s := open(t, postgres.Options{DSN: dsn, Mode: mode, Tables: []postgres.Table{table}})
 				err := s.refused(c.records...)
+				for _, content := range []string{"70000", "k7", `"zz"`, `"bad"`, "(1)"} {
+					if err != nil && strings.Contains(err.Error(), content) {
+						t.Errorf("error %v shows %s of the record", err, content)
+					}
+				}
 				if err == nil || !strings.Contains(err.Error(), c.want) || !errors.Is(err, participant.ErrMisconfigured) {
 					t.Fatalf("error %v, want misconfigured with %q", err, c.want)
 				}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/unisink/unisink/adapters/postgres/column"
+	"github.com/unisink/unisink/internal/veil"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -159,7 +160,7 @@ type place struct {
 	topic     string
 	partition int32
 	offset    int64
-	key       []byte
+	key       []byte // of a result
 }
 
 func placeOf(r *stream.Record) place {
@@ -173,10 +174,10 @@ func placeOf(r *stream.Record) place {
 	return place{topic: r.Topic, partition: r.Partition, offset: r.Offset}
 }
 
-// String says which record it is: by where it stood in its source or, for results, by its key.
+// String says which record it is: by where it stood in its source or, for results, by what tells its key from others.
 func (p place) String() string {
 	if p.topic == "" {
-		return fmt.Sprintf("the result with key %.60q", p.key)
+		return "the result with " + veil.Key(p.key)
 	}
 	return fmt.Sprintf("the record from %s[%d]@%d", p.topic, p.partition, p.offset)
 }
@@ -195,17 +196,27 @@ func refused(err error, at func(line int) string) error {
 	if pg.ColumnName != "" {
 		col = pg.ColumnName
 	}
-	text := pg.Message
-	if pg.Detail != "" {
-		text += " (" + pg.Detail + ")"
-	}
+	text := complaint(pg)
 	switch {
 	case col != "":
 		text = fmt.Sprintf("column %q: %s", col, text)
 	case pg.TableName != "":
 		text = fmt.Sprintf("table %s.%s: %s", pg.SchemaName, pg.TableName, text)
 	}
-	return fmt.Errorf("%s was refused by the server: %s (SQLSTATE %s): %w", at(line), text, pg.Code, &marked{err, participant.ErrMisconfigured})
+	text = fmt.Sprintf("%s was refused by the server: %s (SQLSTATE %s)", at(line), text, pg.Code)
+	return veil.Error(&marked{err, participant.ErrMisconfigured}, text)
+}
+
+// complaint is what the server says of a row, without the row's content: messages of class 22 quote it, and details of
+// class 23 show the key or the whole row. What class 23 quotes in messages are names.
+func complaint(pg *pgconn.PgError) string {
+	switch {
+	case pg.Code[:2] == "22":
+		return veil.Quoted(pg.Message)
+	case pg.Detail != "" && pg.Code[:2] != "23":
+		return pg.Message + " (" + pg.Detail + ")"
+	}
+	return pg.Message
 }
 
 // lasts reports whether an error comes again with the same record: a value that does not fit, a rule that it breaks, a

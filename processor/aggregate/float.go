@@ -57,7 +57,7 @@ func (s *FloatSum) set(parts []float64, x float64) error {
 	for i := 0; len(parts) > 0; i++ {
 		v := round(parts)
 		if !finite(v) {
-			return fmt.Errorf("%g + %g: %w", s.hi, x, ErrOverflow)
+			return fmt.Errorf("a sum of floats: %w", ErrOverflow)
 		}
 		switch i {
 		case 0:

@@ -187,7 +187,7 @@ func (varint) Decode(src []byte, acc *int64) error { return readInts(src, acc) }
 func addTo(acc *int64, v int64) error {
 	s := *acc + v
 	if (s > *acc) != (v > 0) && v != 0 {
-		return fmt.Errorf("%d + %d: %w", *acc, v, ErrOverflow)
+		return fmt.Errorf("a sum of integers: %w", ErrOverflow)
 	}
 	*acc = s
 	return nil

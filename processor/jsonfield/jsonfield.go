@@ -174,10 +174,10 @@ func (v Value) Int() (int64, error) {
 	for _, c := range rest {
 		d := uint64(c - '0')
 		if d > 9 {
-			return 0, fmt.Errorf("%w: %q is not an integer", ErrType, v.Raw)
+			return 0, fmt.Errorf("%w: a number that is not an integer", ErrType)
 		}
 		if len(digits) > 19 && n > (math.MaxUint64-d)/10 {
-			return 0, fmt.Errorf("%w: %q does not fit into 64 bits", ErrType, v.Raw)
+			return 0, fmt.Errorf("%w: an integer that does not fit into 64 bits", ErrType)
 		}
 		n = n*10 + d
 	}
@@ -187,7 +187,7 @@ func (v Value) Int() (int64, error) {
 	case !negative && n <= math.MaxInt64:
 		return int64(n), nil
 	}
-	return 0, fmt.Errorf("%w: %q does not fit into 64 bits", ErrType, v.Raw)
+	return 0, fmt.Errorf("%w: an integer that does not fit into 64 bits", ErrType)
 }
 
 // Bool is the value as a boolean.

@@ -40,11 +40,7 @@ func ParseDecimal[S ~string | ~[]byte](text S) (Decimal, error) {
 	if err == nil {
 		return d, nil
 	}
-	shown := string(text)
-	if len(shown) > 64 {
-		shown = shown[:64] + "..."
-	}
-	return Decimal{}, fmt.Errorf("%q: %w", shown, err)
+	return Decimal{}, err
 }
 
 func parseDecimal(text string) (d Decimal, err error) {
@@ -144,7 +140,7 @@ func (d Decimal) Add(e Decimal) (Decimal, error) {
 		sum.coef, sum.neg = b.sub(a), e.neg
 	}
 	if !ok || sum.coef.cmp(most) > 0 {
-		return Decimal{}, fmt.Errorf("%v + %v has more than %d digits: %w", d, e, MaxDigits, ErrOverflow)
+		return Decimal{}, fmt.Errorf("the sum of two decimals has more than %d digits: %w", MaxDigits, ErrOverflow)
 	}
 	sum.neg = sum.neg && !sum.coef.zero()
 	return sum, nil
@@ -175,7 +171,7 @@ func (d Decimal) Cmp(e Decimal) int {
 // that takes more than 38 digits.
 func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
 	if n <= 0 || scale < 0 || scale > MaxDigits {
-		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point: give a positive divisor and 0 to %d digits", d, n, scale, MaxDigits)
+		return Decimal{}, fmt.Errorf("a decimal divided by %d to %d digits behind the point: give a positive divisor and 0 to %d digits", n, scale, MaxDigits)
 	}
 	by := uint64(n)
 	q, rest := d.coef.div(by)
@@ -187,7 +183,7 @@ func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
 		next, ok1 := q.mul(10)
 		next, ok2 := next.add(wide{lo: digit})
 		if !ok1 || !ok2 || next.cmp(most) > 0 {
-			return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, MaxDigits, ErrOverflow)
+			return Decimal{}, fmt.Errorf("a decimal divided by %d to %d digits behind the point has more than %d digits: %w", n, scale, MaxDigits, ErrOverflow)
 		}
 		q = next
 	}
@@ -206,7 +202,7 @@ func (d Decimal) Quo(n int64, scale int) (Decimal, error) {
 		q, _ = q.add(wide{lo: 1}) // below 128 bits by far
 	}
 	if q.cmp(most) > 0 {
-		return Decimal{}, fmt.Errorf("%v / %d to %d digits behind the point has more than %d digits: %w", d, n, scale, MaxDigits, ErrOverflow)
+		return Decimal{}, fmt.Errorf("a decimal divided by %d to %d digits behind the point has more than %d digits: %w", n, scale, MaxDigits, ErrOverflow)
 	}
 	return Decimal{coef: q, scale: uint8(scale), neg: d.neg && !q.zero()}, nil // 0 to 38
 }

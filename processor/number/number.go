@@ -62,9 +62,9 @@ func Parse[S ~string | ~[]byte](text S) (Number, error) {
 	case err == nil:
 		return n, nil
 	case errors.Is(err, strconv.ErrRange):
-		return Number{}, fmt.Errorf("%q does not fit into 64 bits: %w", string(text), ErrOverflow)
+		return Number{}, fmt.Errorf("the number does not fit into 64 bits: %w", ErrOverflow)
 	default:
-		return Number{}, fmt.Errorf("%q is not a number", string(text))
+		return Number{}, errors.New("the text is not a number")
 	}
 }
 

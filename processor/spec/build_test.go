@@ -117,7 +117,7 @@ func TestLateAndDeadLetters(t *testing.T) {
 	expect(t, w.lines("bad"),
 		`nil {"customer":"x"} unisink-reason=decode: where: the record has no field rec.cents unisink-origin=source/0/3`,
 		`nil [1] unisink-reason=decode: not a JSON object, at byte 0 unisink-origin=source/0/4`,
-		`nil {"customer":"eve","cents":"3","at":5001} unisink-reason=decode: where: "3" and 0 cannot be used with ">" unisink-origin=source/0/5`)
+		`nil {"customer":"eve","cents":"3","at":5001} unisink-reason=decode: where: a string and an integer cannot be used with ">" unisink-origin=source/0/5`)
 }
 
 // TestNoBadRecordIsTakenHalf: a record that one aggregate refuses reaches none.

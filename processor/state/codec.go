@@ -3,6 +3,8 @@ package state
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/unisink/unisink/internal/veil"
 )
 
 // DecodeWhole puts groups that were written whole into a state that has none of their entries: for each
@@ -65,14 +67,14 @@ func (d *Decoder) ofGroup(key []byte, group, groups uint32) (hash uint64, ok boo
 	}
 	hash = Hash(key)
 	if Group(hash, groups) != group {
-		d.Err = fmt.Errorf("%w: key %q is not of group %d", ErrFormat, key, group)
+		d.Err = fmt.Errorf("%w: %s is not of group %d", ErrFormat, veil.Key(key), group)
 	}
 	return hash, d.Err == nil
 }
 
 func (d *Decoder) fail(err error, key []byte) {
 	if err != nil {
-		d.Err = fmt.Errorf("%w: entry of key %q: %w", ErrFormat, key, err)
+		d.Err = fmt.Errorf("%w: entry of %s: %w", ErrFormat, veil.Key(key), err)
 	}
 }
 

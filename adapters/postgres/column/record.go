@@ -126,7 +126,7 @@ func (w *Writer) Open(r *stream.Record) error {
 		if w.object == nil { // the value is null
 			w.object, err = map[string]json.RawMessage{}, errors.New("it is null")
 		}
-		return &Misfit{Text: fmt.Sprintf("the value is no JSON object with fields: %s", err)}
+		return &Misfit{Text: "the value is no JSON object with fields: " + whyNoObject(err)}
 	}
 	if !w.closed {
 		return nil
@@ -137,6 +137,15 @@ func (w *Writer) Open(r *stream.Record) error {
 		}
 	}
 	return nil
+}
+
+// whyNoObject says where a value stops being one, and not what stands there.
+func whyNoObject(err error) string {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return fmt.Sprintf("it is no JSON at byte %d", syntax.Offset)
+	}
+	return err.Error()
 }
 
 // append appends the content of a column; found is false for null.

@@ -132,7 +132,7 @@ func (t *Type) appendScalar(dst []byte, s string, quoted bool) ([]byte, error) {
 		case !ok:
 			return dst, errors.New("is no number")
 		case !fits:
-			return dst, fmt.Errorf("is %s, which is no whole number of %d bits", short(s), t.Bits)
+			return dst, fmt.Errorf("is no whole number of %d bits", t.Bits)
 		}
 		return strconv.AppendInt(dst, n, 10), nil
 	case Float:
@@ -159,7 +159,7 @@ func (t *Type) appendFloat(dst []byte, s string, quoted bool) ([]byte, error) {
 	}
 	v, err := strconv.ParseFloat(s, t.Bits)
 	if err != nil || math.IsInf(v, 0) || v == 0 && len(d.digits) > 0 {
-		return dst, fmt.Errorf("is %s, which is out of the range of such a column", short(s))
+		return dst, errors.New("is out of the range of such a column")
 	}
 	return strconv.AppendFloat(dst, v, 'g', -1, t.Bits), nil
 }
@@ -175,9 +175,9 @@ func (t *Type) appendNumeric(dst []byte, s string, quoted bool) ([]byte, error) 
 	case d.point > maxPoint || d.fraction() > maxFraction:
 		return dst, errors.New("has more digits than a numeric can have")
 	case t.Precision > 0 && len(d.digits) > 0 && len(d.digits)-d.point > t.Scale:
-		return dst, fmt.Errorf("is %s, and would be rounded to %d digits behind the point", short(s), t.Scale)
+		return dst, fmt.Errorf("would be rounded to %d digits behind the point", t.Scale)
 	case t.Precision > 0 && len(d.digits) > 0 && d.point > t.Precision-t.Scale:
-		return dst, fmt.Errorf("is %s, which has more than %d digits before the point", short(s), t.Precision-t.Scale)
+		return dst, fmt.Errorf("has more than %d digits before the point", t.Precision-t.Scale)
 	}
 	return d.appendTo(dst), nil
 }
@@ -328,7 +328,7 @@ func unquoted(raw json.RawMessage, what string) (string, error) {
 	return unquote(raw)
 }
 
-// told says what a JSON value is, without showing a text.
+// told says what kind of JSON value it is, and nothing of what is in it.
 func told(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':
@@ -338,16 +338,7 @@ func told(raw json.RawMessage) string {
 	case '[':
 		return "a list"
 	case 't', 'f':
-		return string(raw)
+		return "a boolean"
 	}
-	return "the number " + short(string(raw))
-}
-
-const showLength = 40
-
-func short(s string) string {
-	if len(s) > showLength {
-		return s[:showLength] + "..."
-	}
-	return s
+	return "a number"
 }

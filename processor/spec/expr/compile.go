@@ -12,6 +12,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/parser"
+
+	"github.com/unisink/unisink/internal/veil"
 )
 
 // Issue is something wrong with an expression.
@@ -201,9 +203,20 @@ func (s *Scope) interpreted(program cel.Program) run {
 		var r ref.Val
 		r, _, err := program.Eval((*activation)(f))
 		if err != nil {
-			return nil, err
+			return nil, veiled(err)
 		}
 		f.temps[t].setRef(r)
 		return &f.temps[t], nil
 	}
+}
+
+// veiled is an error of CEL without the texts that it quotes and the keys that it names, which are a record's.
+func veiled(err error) error {
+	text := veil.Quoted(err.Error())
+	for _, of := range []string{"no such key", "index out of bounds"} {
+		if i := strings.Index(text, of); i >= 0 {
+			text = text[:i+len(of)]
+		}
+	}
+	return veil.Error(err, text)
 }

@@ -144,3 +144,24 @@ func BenchmarkEval(b *testing.B) {
 		})
 	}
 }
+
+// Errors reach logs and the causes that the group keeps; what a record holds does not.
+func TestNothingOfTheRecordIsShown(t *testing.T) {
+	s := records(t, "json")
+	value := `{"a":"4711 0815","n":9223372036854775807,"d":4711.5,"k":"47110815","m":{"x":1}}`
+	for _, text := range []string{
+		"rec.a > 0", "rec.n + 1 > 0", "rec.n * 2 > 0", "-(-rec.n - 1) > 0", "int(rec.a) > 0", "double(rec.a) > 0.0", "!rec.a", "rec.a && true", "rec.d ? 1 : 2",
+		"timestamp(rec.a) > timestamp(0)", "duration(rec.a) > duration('1s')", "rec[rec.k] == 1", "rec.m[rec.k] == 1", "rec.a + 1", "[1][rec.n] == 1", "rec.d.x", "uint(rec.a) > 0u",
+	} {
+		e := compile(t, s, text)
+		f := s.Frame()
+		if err := f.Load(&stream.Record{Value: []byte(value)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Eval(f); err == nil {
+			t.Errorf("%s is no error", text)
+		} else if m := err.Error(); strings.Contains(m, "4711") || strings.Contains(m, "0815") || strings.Contains(m, "9223372") {
+			t.Errorf("%s shows the record: %v", text, err)
+		}
+	}
+}

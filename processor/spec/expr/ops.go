@@ -123,7 +123,7 @@ func add(x, y, out *Value) (*Value, error) {
 			a, b := x.Int(), y.Int()
 			s := a + b
 			if (s > a) != (b > 0) && b != 0 {
-				return nil, fmt.Errorf("%d + %d: %w", a, b, errOverflow)
+				return nil, fmt.Errorf("+: %w", errOverflow)
 			}
 			out.SetInt(s)
 			return out, nil
@@ -145,7 +145,7 @@ func arithmetic(op string, ints func(a, b int64) (int64, error), doubles func(a,
 		case x.Kind == Int && y.Kind == Int:
 			n, err := ints(x.Int(), y.Int())
 			if err != nil {
-				return nil, fmt.Errorf("%d %s %d: %w", x.Int(), op, y.Int(), err)
+				return nil, fmt.Errorf("%s: %w", op, err)
 			}
 			out.SetInt(n)
 			return out, nil
@@ -199,7 +199,7 @@ func moduloInts(a, b int64) (int64, error) {
 func negate(x, out *Value) (*Value, error) {
 	switch {
 	case x.Kind == Int && x.Int() == math.MinInt64:
-		return nil, fmt.Errorf("-(%d): %w", x.Int(), errOverflow)
+		return nil, fmt.Errorf("-: %w", errOverflow)
 	case x.Kind == Int:
 		out.SetInt(-x.Int())
 		return out, nil

@@ -2,7 +2,6 @@ package expr
 
 import (
 	"errors"
-	"fmt"
 	"math"
 	"strconv"
 	"unicode/utf8"
@@ -82,25 +81,10 @@ func (v *Value) SetNull() { v.Kind, v.ref = Null, nil }
 
 func (v *Value) setBroken(err error) { v.Kind, v.ref = Broken, types.WrapErr(err) }
 
-// Describe says what the value is, for an error: `"x"`, `17`, `an object or a list`.
+// Describe says what kind of value it is, for an error, and nothing of what is in it: `a string`, `an object or a list`.
 func (v *Value) Describe() string {
-	switch v.Kind {
-	case Int:
-		return strconv.FormatInt(v.Int(), 10)
-	case Uint:
-		return strconv.FormatUint(v.num, 10) + "u"
-	case Double:
-		return strconv.FormatFloat(v.Double(), 'g', -1, 64)
-	case Bool:
-		return strconv.FormatBool(v.Bool())
-	case String:
-		if len(v.Data) > 40 {
-			return fmt.Sprintf("%q...", v.Data[:40])
-		}
-		return strconv.Quote(string(v.Data))
-	case Other:
+	if v.Kind == Other {
 		return "a " + v.ref.Type().TypeName()
-	case Missing, Null, Bytes, JSON, Broken:
 	}
 	return v.Kind.String()
 }
