@@ -116,6 +116,34 @@ func TestL1_ASweepFinishesWhatIsDecided(t *testing.T) {
 	})
 }
 
+// Those that nobody can finish, whatever their number, do not keep a sweep from the ones behind them.
+func TestL1_ASweepGoesBehindThoseThatItCannotFinish(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 1).Client()
+		store := participanttest.NewStore("s")
+		mine := store.Process()
+		commit := func(txn string, b participant.HandBranch) {
+			if out, err := c.Commit(t.Context(), txn, []participant.HandBranch{b}); err != nil || out != participant.OutcomeCommitted {
+				t.Fatalf("%s, %v", out, err)
+			}
+		}
+		elsewhere := participant.Handle{Kind: "memory", Version: 1, Identity: "elsewhere", Alias: "x", Name: "n"}
+		for range 1001 { // more than one page
+			commit(newTxn(t), participant.HandBranch{Resource: "x", Handle: elsewhere})
+		}
+		time.Sleep(time.Second) // so that its id comes last
+		last := newTxn(t)
+		b := leave(t, handBranch(t, c, store, last, "s", "last"))
+		commit(last, b)
+		if _, err := mine.Commit(t.Context(), b.Handle); err != nil { // and died before it reported that
+			t.Fatal(err)
+		}
+		if done, err := c.Sweep(t.Context(), map[string]participant.Resource{"s": mine}, 0); err != nil || done.Committed != 1 {
+			t.Errorf("swept: %+v, %v; want the last one", done, err)
+		}
+	})
+}
+
 // A client announces and dies: before it prepares, or after. At the deadline both are aborted, and
 // from then on the next sweep leaves nothing, in the resource or in the ledger.
 func TestL1_AnAnnouncedTransactionIsAbortedAtItsDeadlineAndFinished(t *testing.T) {

@@ -199,35 +199,44 @@ func (s *sweep) finish(ctx context.Context, resource, txn, name string, h Handle
 	}
 }
 
-// recordedAtOnce is how many transactions in doubt one sweep goes through.
+// recordedAtOnce is how many transactions in doubt are asked for at once.
 const recordedAtOnce = 1000
 
 // finishRecorded ends what the ledger waits for and no resource lists: branches whose finisher died
 // between the resource's commit and its report, and announced ones that were never prepared.
 func (s *sweep) finishRecorded(ctx context.Context) {
-	resp, err := s.c.Transactions().ListTransactions(ctx, &unisinkv1.ListTransactionsRequest{InDoubt: true, Limit: recordedAtOnce})
-	if err != nil {
-		s.fail(fmt.Errorf("list the transactions in doubt: %w", unknownIfCut(ctx, err)))
-		return
-	}
 	is := s.identities(ctx)
-	for _, t := range resp.GetTransactions() {
-		if t.GetScope() != nil {
-			continue // an epoch is its members' business
+	for after, more := "", true; more; {
+		resp, err := s.c.Transactions().ListTransactions(ctx, &unisinkv1.ListTransactionsRequest{InDoubt: true, ByHand: true, After: after, Limit: recordedAtOnce})
+		if err != nil {
+			s.fail(fmt.Errorf("list the transactions in doubt: %w", unknownIfCut(ctx, err)))
+			return
 		}
-		for i, d := range readTxn(t).branches {
-			if t.GetBranches()[i].GetProof().GetVerdict() != unisinkv1.Verdict_VERDICT_UNSPECIFIED {
-				continue
+		more = false
+		for _, t := range resp.GetTransactions() {
+			// A node of an earlier release lists epochs too, which are their members' business, and begins at the first again.
+			if t.GetScope() == nil && t.GetTxn() > after {
+				after, more = t.GetTxn(), true
+				s.finishRecord(ctx, is, t)
 			}
-			switch outcomeFromWire(t.GetOutcome()) {
-			case OutcomeCommitted:
-				if mine := is[[2]string{d.Handle.Kind, d.Handle.Identity}]; mine != "" {
-					s.finish(ctx, mine, t.GetTxn(), d.Resource, d.Handle, Committed)
-				}
-			case OutcomeAborted:
-				s.neverPrepared(ctx, t.GetTxn(), d.Resource)
-			case OutcomePending, outcomeUnset:
+		}
+	}
+}
+
+// finishRecord ends what the ledger waits for of one transaction, in the resources that are ours.
+func (s *sweep) finishRecord(ctx context.Context, is map[[2]string]string, t *unisinkv1.Transaction) {
+	for i, d := range readTxn(t).branches {
+		if t.GetBranches()[i].GetProof().GetVerdict() != unisinkv1.Verdict_VERDICT_UNSPECIFIED {
+			continue
+		}
+		switch outcomeFromWire(t.GetOutcome()) {
+		case OutcomeCommitted:
+			if mine := is[[2]string{d.Handle.Kind, d.Handle.Identity}]; mine != "" {
+				s.finish(ctx, mine, t.GetTxn(), d.Resource, d.Handle, Committed)
 			}
+		case OutcomeAborted:
+			s.neverPrepared(ctx, t.GetTxn(), d.Resource)
+		case OutcomePending, outcomeUnset:
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (w *world) fairHandEnd() {
 	}
 	w.at += 1_000_000
 	w.must(Retire{})
-	if n := len(w.m.Txns(false, 0)); n > 0 {
+	if n := len(w.m.Txns(false, "", 0)); n > 0 {
 		w.broken("%d transactions are never forgotten", n)
 	}
 }

@@ -179,7 +179,7 @@ func TestOutstandingIsInCommitOrder(t *testing.T) {
 	if s := strings.Join(got, ", "); s != want {
 		t.Errorf("got  %s\nwant %s", s, want)
 	}
-	if n := len(m.Txns(true, 1)); n != 1 {
+	if n := len(m.Txns(true, "", 1)); n != 1 {
 		t.Errorf("%d transactions in doubt", n)
 	}
 }

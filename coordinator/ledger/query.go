@@ -316,12 +316,17 @@ func (m *Machine) Txn(id TxnID) (Txn, bool) {
 
 // Txns are the hand-run transactions by id, oldest first; only those in doubt if asked so, and at
 // most limit if that is not 0.
-func (m *Machine) Txns(inDoubt bool, limit int) []Txn {
+func (m *Machine) Txns(inDoubt bool, after TxnID, limit int) []Txn {
 	from := m.txns
 	if inDoubt {
 		from = m.doubtful
 	}
 	ids := slices.Sorted(maps.Keys(from))
+	first, found := slices.BinarySearch(ids, after)
+	if found {
+		first++
+	}
+	ids = ids[first:]
 	if limit > 0 && len(ids) > limit {
 		ids = ids[:limit]
 	}

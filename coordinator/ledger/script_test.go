@@ -341,7 +341,7 @@ func (p *script) view(verb string) (string, bool) {
 			fmt.Fprintf(&b, "announced %s until %d\n", t.ID, t.Deadline)
 		}
 	case "txns":
-		for _, t := range p.m.Txns(false, 0) {
+		for _, t := range p.m.Txns(false, "", 0) {
 			fmt.Fprintf(&b, "%s %s%s\n", t.ID, t.Outcome, showBranches(t.Branches))
 		}
 	case "cut":

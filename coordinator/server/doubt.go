@@ -137,10 +137,10 @@ func lost(b ledger.Branch) bool {
 	return b.Proof.Verdict == ledger.ProvenRolledBack && b.Forced == ""
 }
 
-// byHand lists hand-run transactions, oldest first.
-func (d *doubt) byHand(inDoubt bool, limit int) []*unisinkv1.Transaction {
+// byHand lists hand-run transactions behind an id, oldest first.
+func (d *doubt) byHand(inDoubt bool, after ledger.TxnID, limit int) []*unisinkv1.Transaction {
 	var all []ledger.Txn
-	d.s.c.Node.View(func(m *ledger.Machine) { all = m.Txns(inDoubt, limit) })
+	d.s.c.Node.View(func(m *ledger.Machine) { all = m.Txns(inDoubt, after, limit) })
 	out := make([]*unisinkv1.Transaction, len(all))
 	for i, x := range all {
 		out[i] = d.hand(x)

@@ -145,17 +145,18 @@ func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTrans
 	return &unisinkv1.GetTransactionResponse{Transaction: out}, nil
 }
 
-// ListTransactions lists what was run by hand and, with in_doubt, undecided and unfinished epochs beside it.
+// ListTransactions lists what was run by hand and, with in_doubt, undecided and unfinished epochs beside it. With by_hand it
+// pages by id.
 func (t *transactions) ListTransactions(_ context.Context, req *unisinkv1.ListTransactionsRequest) (*unisinkv1.ListTransactionsResponse, error) {
 	limit := int(req.GetLimit())
 	if limit <= 0 || limit > 1000 {
 		limit = 100
 	}
 	d := t.s.newDoubt(time.Now())
-	if !req.GetInDoubt() {
-		return &unisinkv1.ListTransactionsResponse{Transactions: d.byHand(false, limit)}, nil
+	if req.GetByHand() || !req.GetInDoubt() {
+		return &unisinkv1.ListTransactionsResponse{Transactions: d.byHand(req.GetInDoubt(), ledger.TxnID(req.GetAfter()), limit)}, nil
 	}
-	all := together(limit, d.unfinished(limit), d.byHand(true, limit), d.undecided())
+	all := together(limit, d.unfinished(limit), d.byHand(true, "", limit), d.undecided())
 	return &unisinkv1.ListTransactionsResponse{Transactions: all}, nil
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/unisink/unisink/coordinator/ledger"
@@ -59,6 +60,31 @@ func TestAListOfTransactionsIsNeverLongerThanItsLimit(t *testing.T) {
 		if err != nil || len(got.GetTransactions()) != want {
 			t.Errorf("limit %d: %d transactions, %v; want %d", limit, len(got.GetTransactions()), err, want)
 		}
+	}
+}
+
+// A page of those by hand begins behind the last of the page before, and has no epochs.
+func TestTransactionsByHandAreListedInPages(t *testing.T) {
+	s := &transactions{s: &Server{c: Config{Node: shown{m: doubtful(t, 5)}, Sessions: noSessions{}}}}
+	var ids []string
+	for _, want := range []int{2, 2, 1, 0} {
+		req := &unisinkv1.ListTransactionsRequest{InDoubt: true, ByHand: true, Limit: 2}
+		if len(ids) > 0 {
+			req.After = ids[len(ids)-1]
+		}
+		got, err := s.ListTransactions(t.Context(), req)
+		if err != nil || len(got.GetTransactions()) != want {
+			t.Fatalf("behind %q: %d transactions, %v; want %d", req.GetAfter(), len(got.GetTransactions()), err, want)
+		}
+		for _, x := range got.GetTransactions() {
+			if x.GetScope() != nil {
+				t.Errorf("%s is an epoch", x.GetTxn())
+			}
+			ids = append(ids, x.GetTxn())
+		}
+	}
+	if !slices.IsSorted(ids) || len(slices.Compact(ids)) != 5 {
+		t.Errorf("listed are %q", ids)
 	}
 }
 

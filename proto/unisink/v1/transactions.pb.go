@@ -1154,9 +1154,14 @@ func (x *GetTransactionResponse) GetTransaction() *Transaction {
 }
 
 type ListTransactionsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	InDoubt       bool                   `protobuf:"varint,1,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
-	Limit         uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	InDoubt bool                   `protobuf:"varint,1,opt,name=in_doubt,json=inDoubt,proto3" json:"in_doubt,omitempty"`
+	Limit   uint32                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// Those alone that were run by hand, and no epochs. A node of an earlier release lists both.
+	ByHand bool `protobuf:"varint,3,opt,name=by_hand,json=byHand,proto3" json:"by_hand,omitempty"`
+	// With by_hand, those alone whose id comes after this one: the last of a page asks for the next. They are listed in the
+	// order of their ids. A node of an earlier release begins at the first.
+	After         string `protobuf:"bytes,4,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1203,6 +1208,20 @@ func (x *ListTransactionsRequest) GetLimit() uint32 {
 		return x.Limit
 	}
 	return 0
+}
+
+func (x *ListTransactionsRequest) GetByHand() bool {
+	if x != nil {
+		return x.ByHand
+	}
+	return false
+}
+
+func (x *ListTransactionsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
 }
 
 type ListTransactionsResponse struct {
@@ -1331,10 +1350,12 @@ const file_unisink_v1_transactions_proto_rawDesc = "" +
 	"\x15GetTransactionRequest\x12\x10\n" +
 	"\x03txn\x18\x01 \x01(\tR\x03txn\"S\n" +
 	"\x16GetTransactionResponse\x129\n" +
-	"\vtransaction\x18\x01 \x01(\v2\x17.unisink.v1.TransactionR\vtransaction\"J\n" +
+	"\vtransaction\x18\x01 \x01(\v2\x17.unisink.v1.TransactionR\vtransaction\"y\n" +
 	"\x17ListTransactionsRequest\x12\x19\n" +
 	"\bin_doubt\x18\x01 \x01(\bR\ainDoubt\x12\x14\n" +
-	"\x05limit\x18\x02 \x01(\rR\x05limit\"W\n" +
+	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x17\n" +
+	"\aby_hand\x18\x03 \x01(\bR\x06byHand\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\tR\x05after\"W\n" +
 	"\x18ListTransactionsResponse\x12;\n" +
 	"\ftransactions\x18\x01 \x03(\v2\x17.unisink.v1.TransactionR\ftransactions2\xd8\x04\n" +
 	"\fTransactions\x12<\n" +
