@@ -54,7 +54,8 @@ type StateStore struct {
 	cl    *kgo.Client
 	adm   *kadm.Client
 
-	mu    sync.Mutex // guards names; held while the tail of names is read, so that it is read once
+	tail  chan struct{} // a token, held while the tail of names is read, so that it is read once
+	mu    sync.Mutex    // guards names; held for memory only
 	names partNames
 }
 
@@ -76,7 +77,7 @@ func OpenStateStore(ctx context.Context, cfg StateStoreConfig) (*StateStore, err
 	if err != nil {
 		return nil, err
 	}
-	s := &StateStore{at: at, topic: cfg.Topic, cl: cl, adm: kadm.NewClient(cl), names: newNames()}
+	s := &StateStore{at: at, topic: cfg.Topic, cl: cl, adm: kadm.NewClient(cl), tail: make(chan struct{}, 1), names: newNames()}
 	if err := s.open(ctx); err != nil {
 		cl.Close()
 		return nil, err
@@ -91,13 +92,12 @@ func (s *StateStore) open(ctx context.Context) error {
 	if err := s.makeTopic(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	err := s.catchUp(ctx)
-	left := s.names.abandoned(time.Now().Add(-storeAbandoned))
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.catchUp(ctx); err != nil {
 		return err
 	}
+	s.mu.Lock()
+	left := s.names.abandoned(time.Now().Add(-storeAbandoned))
+	s.mu.Unlock()
 	for _, id := range left {
 		if err := s.Delete(ctx, id); err != nil {
 			return err
@@ -288,11 +288,11 @@ func (s *StateStore) Delete(ctx context.Context, id string) error {
 
 // List returns the ids with a prefix, sorted. What was begun and not finished is not listed.
 func (s *StateStore) List(ctx context.Context, prefix string) ([]string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.catchUp(ctx); err != nil {
 		return nil, fmt.Errorf("list state parts: %w", err)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var ids []string
 	for _, id := range slices.Sorted(maps.Keys(s.names.parts)) {
 		if s.names.parts[id].written != nil && strings.HasPrefix(id, prefix) {
@@ -304,31 +304,46 @@ func (s *StateStore) List(ctx context.Context, prefix string) ([]string, error) 
 
 // known is what the topic says of an id now.
 func (s *StateStore) known(ctx context.Context, id string) (partEntry, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if err := s.catchUp(ctx); err != nil {
 		return partEntry{}, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return s.names.parts[id], nil
 }
 
 // catchUp reads the names that were written since it was last called, up to the end as it is now.
 func (s *StateStore) catchUp(ctx context.Context) error {
+	select {
+	case s.tail <- struct{}{}:
+		defer func() { <-s.tail }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	start, end, err := s.bounds(ctx)
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
 	if s.names.next > end { // the topic was made anew
 		s.names = newNames()
 	}
 	from := max(s.names.next, start)
-	var bad error
-	err = s.scan(ctx, namesPartition, from, end, func(r *kgo.Record) { bad = errors.Join(bad, s.names.apply(r)) })
-	if err := errors.Join(err, bad); err != nil {
+	s.mu.Unlock()
+	var tail []*kgo.Record
+	if err := s.scan(ctx, namesPartition, from, end, func(r *kgo.Record) { tail = append(tail, r) }); err != nil {
 		return err
 	}
-	s.names.next = end
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var bad error
+	for _, r := range tail {
+		bad = errors.Join(bad, s.names.apply(r))
+	}
+	if bad == nil {
+		s.names.next = end
+	}
+	return bad
 }
 
 // bounds of the partition of names.
@@ -348,35 +363,6 @@ func (s *StateStore) bounds(ctx context.Context) (start, end int64, err error) {
 		*side.to = o.Offset
 	}
 	return start, end, nil
-}
-
-// scan reads a partition from one offset up to, but not including, another.
-func (s *StateStore) scan(ctx context.Context, partition int32, from, to int64, fn func(*kgo.Record)) error {
-	if from >= to {
-		return nil
-	}
-	cl, err := s.at.client(
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{s.topic: {partition: kgo.NewOffset().At(from)}}),
-		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
-		kgo.FetchMaxWait(50*time.Millisecond),
-	)
-	if err != nil {
-		return err
-	}
-	defer cl.Close()
-	for at := from; at < to; {
-		fetches := cl.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			return classed(fmt.Errorf("read topic %q at %s: %w", s.topic, s.at, err))
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			if r.Offset < to {
-				fn(r)
-			}
-			at = max(at, r.Offset+1)
-		})
-	}
-	return nil
 }
 
 func hashOf(id string) uint32 {

@@ -2,7 +2,9 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"hash/crc32"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -149,4 +151,62 @@ func TestADamagedChunkIsTold(t *testing.T) {
 	if _, err := s.Get(t.Context(), "p"); err == nil || errors.Is(err, state.ErrNoPart) {
 		t.Errorf("get: %v", err)
 	}
+}
+
+// What was deleted last leaves tombstones at the end of the topic, and these are gone in time too: behind them there are
+// no records, or batches without any.
+func TestAnEndThatWasCompactedAwayIsReached(t *testing.T) {
+	for name, batches := range map[string]func(last int64) []byte{
+		"nothing is left": func(int64) []byte { return nil }, "an empty batch is left": emptyBatch,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := broker(t, devkafka.Config{})
+			s := openStore(t, []string{b.Addr()}, "state")
+			if err := s.Put(t.Context(), "kept", []byte("state")); err != nil {
+				t.Fatal(err)
+			}
+			_, end, err := s.bounds(t.Context())
+			if err != nil || end < 2 {
+				t.Fatalf("the topic ends at %d, %v", end, err)
+			}
+			asked := atomic.Int64{}
+			b.Cluster().ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+				b.Cluster().KeepControl()
+				f := req.(*kmsg.FetchRequest)
+				if len(f.Topics) != 1 || f.Topics[0].Partitions[0].Partition != namesPartition {
+					return nil, nil, false
+				}
+				resp := f.ResponseKind().(*kmsg.FetchResponse)
+				rt, rp := kmsg.NewFetchResponseTopic(), kmsg.NewFetchResponseTopicPartition()
+				rt.Topic, rt.TopicID = f.Topics[0].Topic, f.Topics[0].TopicID
+				rp.Partition, rp.HighWatermark, rp.LastStableOffset = namesPartition, end, end
+				if f.Topics[0].Partitions[0].FetchOffset < end {
+					rp.RecordBatches = batches(end - 1)
+				}
+				rt.Partitions = append(rt.Partitions, rp)
+				resp.Topics = append(resp.Topics, rt)
+				asked.Add(1)
+				time.Sleep(5 * time.Millisecond) // no answer of a broker comes at once
+				return resp, nil, true
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			other, err := OpenStateStore(ctx, StateStoreConfig{Brokers: []string{b.Addr()}, Topic: "state"})
+			if err != nil || asked.Load() == 0 {
+				t.Fatalf("open: %v, after %d fetches", err, asked.Load())
+			}
+			if err := other.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// emptyBatch is what compaction leaves of the last batch of a producer that goes on.
+func emptyBatch(last int64) []byte {
+	rb := kmsg.RecordBatch{FirstOffset: last, Magic: 2, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1}
+	text := rb.AppendTo(nil)
+	rb.Length = int32(len(text) - 12)
+	rb.CRC = int32(crc32.Checksum(text[21:], castagnoli)) //nolint:gosec // the same 32 bits
+	return rb.AppendTo(nil)
 }
