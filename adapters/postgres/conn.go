@@ -180,7 +180,7 @@ func (d *Database) known(ctx context.Context) (identity, error) {
 	}
 	err := d.read(ctx, func(c *pgx.Conn) error {
 		got, err := d.pipeline(ctx, c, []step{{sql: `SELECT s.system_identifier, d.oid, d.datname, current_setting('server_version_num'), pg_is_in_recovery(),
-			current_setting('max_prepared_transactions') FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()`}})
+			current_setting('max_prepared_transactions'), current_setting('synchronous_commit') FROM pg_control_system() s, pg_database d WHERE d.datname = current_database()`}})
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func (d *Database) known(ctx context.Context) (identity, error) {
 		if row[4] == "t" {
 			return standby(id.where)
 		}
-		return nil
+		return d.o.waits(row[6], id.where)
 	})
 	switch {
 	case isCode(err, codeNoPrivilege):
@@ -214,6 +214,20 @@ func (d *Database) known(ctx context.Context) (identity, error) {
 }
 
 const oldest = 150000
+
+// waits refuses a role whose commits do not wait for what the server is told to wait for, where that can't be set:
+// COMMIT PREPARED stands alone, and through a pooler nothing is set for it. A fail-over would bring a branch that is
+// proven committed back as prepared.
+func (o Options) waits(sync, where string) error {
+	if !o.Pooler || o.Mode == Staged || strong(sync) || mutant.On("postgres/pooler-waits") {
+		return nil
+	}
+	return fmt.Errorf("this role has synchronous_commit = %s at %s, and through a pooler COMMIT PREPARED takes it as it is, so a fail-over may take back what was proven; "+
+		"ALTER ROLE … SET synchronous_commit = on and have the pooler connect anew, or say mode staged: %w", sync, where, participant.ErrMisconfigured)
+}
+
+// strong reports whether a commit waits for what synchronous_standby_names says, and for the standby's disk.
+func strong(sync string) bool { return sync == "on" || sync == "remote_apply" }
 
 func standby(where string) error {
 	return fmt.Errorf("the server at %s is a standby, which can neither prepare nor prove anything; connect to the primary (target_session_attrs=read-write): %w", where, participant.ErrRetry)

@@ -75,6 +75,13 @@ func (d *doctor) durability(ctx context.Context) {
 	d.judge(got["fsync"] == "on", Warning, Finding{Subject: d.server, Setting: "fsync", Found: got["fsync"], Wanted: "on", Why: "what was promised is lost when the machine loses its power"})
 	d.judge(got["full_page_writes"] == "on", Warning, Finding{Subject: d.server, Setting: "full_page_writes", Found: got["full_page_writes"], Wanted: "on", Why: "pages may be torn when the machine loses its power, unless its file system prevents that"})
 	sync := got["synchronous_commit"]
+	if o := d.cfg.Options; o.Pooler && o.Mode != Staged {
+		d.judge(strong(sync), Wrong, Finding{
+			Subject: "role " + d.role, Setting: "synchronous_commit", Found: sync, Wanted: "on",
+			Why: "through a pooler nothing can be set for COMMIT PREPARED, and a fail-over may take back what was proven; ALTER ROLE, or use mode staged",
+		})
+		return
+	}
 	d.judge(sync != "off", Note, Finding{Subject: "role " + d.role, Setting: "synchronous_commit", Found: sync, Wanted: "on", Why: "it is set to on in the transactions that prepare and commit; others of the role may be lost"})
 }
 

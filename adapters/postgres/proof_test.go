@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/unisink/unisink/internal/services"
 	"github.com/unisink/unisink/internal/services/servicestest"
 	"github.com/unisink/unisink/participant"
@@ -221,4 +223,33 @@ func TestAnotherServerAtTheSameAddressProvesNothing(t *testing.T) {
 	d.mu.Unlock()
 	pool.Close()
 	r.commit(d, h)
+}
+
+// Through a pooler nothing can be set for COMMIT PREPARED: a role that does not wait is refused before anything is
+// prepared, and so is a finisher's.
+func TestARoleThatDoesNotWaitIsRefusedThroughAPooler(t *testing.T) {
+	for _, sync := range []string{"off", "local", "remote_write", "on", "remote_apply"} {
+		r := newRig(t, services.PostgresCurrent, Prepared)
+		h := r.prepared(r.begin(r.opened(1), 1, 1, "a"))
+		name := pgx.Identifier{r.query("SELECT current_database()::text")[0]}.Sanitize()
+		r.query("ALTER DATABASE "+name+" SET synchronous_commit = "+sync, "SELECT ''")
+		pooled := func(o *Options) { o.Pooler = true }
+		opened := r.process(pooled).Open(r.ctx, generation(2))
+		_, committed := r.process(pooled).Commit(r.ctx, h)
+		for what, err := range map[string]error{"open": opened, "commit": committed} {
+			if refused := errors.Is(err, participant.ErrMisconfigured); refused != !strong(sync) {
+				t.Errorf("%s with synchronous_commit = %s: %v", what, sync, err)
+			} else if refused {
+				oneSentence(t, err, "synchronous_commit = "+sync, "ALTER ROLE", "mode staged")
+			}
+		}
+		for _, f := range []func(*Options){func(*Options) {}, func(o *Options) { o.Pooler, o.Mode = true, Staged }} {
+			if err := r.process(f).Open(r.ctx, generation(3)); err != nil {
+				t.Errorf("it is set where it can be, with synchronous_commit = %s: %v", sync, err)
+			}
+		}
+		if committed != nil {
+			r.commit(r.process(), h)
+		}
+	}
 }
