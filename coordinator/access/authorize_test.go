@@ -452,3 +452,35 @@ func TestACallerIsKnownByItsConnection(t *testing.T) {
 		}
 	}
 }
+
+// Certificates without a subject are told apart by what else they name, or by their keys: their holders do not share what
+// one caller may ask.
+func TestCertificatesWithoutASubjectAreSeveralCallers(t *testing.T) {
+	uri := func(text string) []*url.URL {
+		u, err := url.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []*url.URL{u}
+	}
+	seen := map[string]bool{}
+	g := New(Config{Nodes: func() []string { return nil }, Certificates: true})
+	for _, leaf := range []*x509.Certificate{
+		{URIs: uri("spiffe://a/shop")},
+		{URIs: uri("spiffe://a/till")},
+		{DNSNames: []string{"shop"}},
+		{EmailAddresses: []string{"s@shop"}},
+		{RawSubjectPublicKeyInfo: []byte("k1")},
+		{RawSubjectPublicKeyInfo: []byte("k2"), URIs: uri("unisink:operator")},
+		{RawSubjectPublicKeyInfo: []byte("k3"), URIs: uri("unisink:operator")},
+		{Subject: pkix.Name{CommonName: "shop"}},
+		{Subject: pkix.Name{CommonName: "shop"}, URIs: uri("spiffe://a/shop")},
+	} {
+		auth := credentials.TLSInfo{State: tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{leaf}}}}
+		who := g.Caller(peer.NewContext(t.Context(), &peer.Peer{AuthInfo: auth}))
+		if seen[who] {
+			t.Errorf("%q is two callers", who)
+		}
+		seen[who] = true
+	}
+}

@@ -2,7 +2,9 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"net"
 	"slices"
@@ -51,7 +53,7 @@ func peerName(ctx context.Context) string {
 		return "unknown"
 	}
 	if shown := chains(p); len(shown) > 0 {
-		return "certificate " + inHeader(shown[0][0].Subject.String())
+		return "certificate " + inHeader(holder(shown[0][0]))
 	}
 	if p.Addr == nil {
 		return "unknown"
@@ -61,6 +63,31 @@ func peerName(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return host
+}
+
+// holder tells who holds a certificate from who hold others: by its subject and the URIs that it names, which a renewal
+// keeps; one with neither by its other names, or by its key.
+func holder(c *x509.Certificate) string {
+	var names []string
+	if s := c.Subject.String(); s != "" {
+		names = append(names, s)
+	}
+	for _, u := range c.URIs {
+		if strings.HasPrefix(u.String(), roleScheme) {
+			continue // says what the holder may, not who it is
+		}
+		names = append(names, "URI="+u.String())
+	}
+	if len(names) == 0 {
+		for _, n := range slices.Concat(c.DNSNames, c.EmailAddresses) {
+			names = append(names, "SAN="+n)
+		}
+	}
+	if len(names) == 0 {
+		sum := sha256.Sum256(c.RawSubjectPublicKeyInfo)
+		names = append(names, "key SHA-256="+hex.EncodeToString(sum[:]))
+	}
+	return strings.Join(names, ",")
 }
 
 // inHeader is a name as a header of a call takes it: in printable ASCII.
