@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -216,4 +217,28 @@ func TestTheRecordingSinkKeepsNothingOfItsCaller(t *testing.T) {
 	if string(got.Key) != "k" || string(got.Value) != "v" || string(got.Headers[0].Value) != "x" {
 		t.Errorf("committed %+v", got)
 	}
+}
+
+// Nobody takes what is retired: the decision that cannot be told any more ends with its context.
+func TestADecisionWaitsForNobodyWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := processortest.NewScope(map[string]participant.Resource{})
+		s.Keep = 1
+		_, run, err := s.Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for n := uint64(1); err == nil && n <= 100; n++ {
+			c := participant.Contribution{Parts: []participant.StatePart{{ID: fmt.Sprint("part", n)}}}
+			if err := run.Vote(ctx, participant.Barrier{Generation: 1, N: n}, c); err != nil {
+				t.Fatal(err)
+			}
+			err = s.Decide(ctx)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("decided: %v, want that the time was over", err)
+		}
+	})
 }

@@ -138,7 +138,11 @@ func (s *Scope) Decide(ctx context.Context) error {
 	}
 	s.run.decide(n)
 	if len(gone) > 0 {
-		s.run.retired <- gone
+		select {
+		case s.run.retired <- gone:
+		case <-ctx.Done():
+			return fmt.Errorf("epoch %d.%d is decided, and nobody takes the parts that nothing needs any more: %w", s.generation, n, context.Cause(ctx))
+		}
 	}
 	return nil
 }
