@@ -28,6 +28,7 @@ func decisionsFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "dir", Usage: "`DIR` for logs and data, which is kept; a temporary one by default"},
 		&cli.BoolFlag{Name: "quick", Usage: "as little as shows that it works; the figures mean nothing"},
+		checkFlag(),
 	}
 }
 
@@ -84,5 +85,5 @@ func (a *app) runBenchFailover(c *cli.Context) error {
 				s(r.LongestGap), fmt.Sprint(r.Restarts), fmt.Sprint(r.Errors), fmt.Sprintf("%d of %d", r.Lost, r.Told), stats.Verdict(r.Budgets), fmt.Sprint(r.Seed),
 			},
 		}
-	}))
+	}), judged(c, r.Errors, r.Budgets))
 }

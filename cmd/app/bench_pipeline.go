@@ -49,6 +49,7 @@ func (a *app) benchPipeline() *cli.Command {
 			"figures are medians over the passes, beside their budgets, and every result is checked. What was\n" +
 			"measured is shown also if the run is cut off.",
 		Flags: append(labFlags(),
+			checkFlag(),
 			&cli.BoolFlag{Name: "short", Usage: "only what the cost of a record has a budget for: the window jobs at 1s and 0s, 3 passes, no delay, at most 150s"},
 			&cli.IntFlag{Name: "records", Value: 5_000_000, Usage: "`N` records of a pass"},
 			&cli.IntFlag{Name: "passes", Value: 5, Usage: "`N` passes, whose median counts"},
@@ -126,7 +127,7 @@ func (a *app) runBenchPipeline(c *cli.Context) error {
 	if out.CutOff != "" {
 		a.note(c, "Cut off: "+out.CutOff+".")
 	}
-	return errors.Join(err, shown)
+	return errors.Join(err, shown, judged(c, 0, budgetsOf(out.Rows, func(r *bench.PipelineRow) []stats.Budget { return r.Budgets })...))
 }
 
 func makeProfiles(dir string) error {

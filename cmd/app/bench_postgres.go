@@ -28,6 +28,7 @@ func (a *app) benchPostgres() *cli.Command {
 			&cli.StringFlag{Name: "profile", Usage: "`DIR` for CPU profiles of the clients' process"},
 			&cli.BoolFlag{Name: "short", Usage: "3 passes of 5s, about a minute and a half"},
 			&cli.BoolFlag{Name: "quick", Usage: "as little as shows that it works; the figures mean nothing"},
+			checkFlag(),
 		},
 		Action: a.runBenchPostgres,
 	}
@@ -74,5 +75,5 @@ func (a *app) runBenchPostgres(c *cli.Context) error {
 			})
 		}
 		return table
-	}))
+	}), judged(c, 0, budgetsOf(r.Rows, func(r *pairs.Row) []stats.Budget { return r.Budgets })...))
 }

@@ -47,7 +47,7 @@ func (a *app) runBenchScopes(c *cli.Context) error {
 	if err != nil && len(r.Idle) == 0 {
 		return err
 	}
-	return errors.Join(err, a.show(c, r, scopesTables(r)...))
+	return errors.Join(err, a.show(c, r, scopesTables(r)...), judged(c, r.Errors, r.Budgets))
 }
 
 // scopesTables show the load, the nodes, the snapshots, idle members, and what a decision costs.

@@ -20,6 +20,7 @@ func (a *app) benchState() *cli.Command {
 			"window, of which each epoch changes a share, then kills. Every result is recomputed from the orders,\n" +
 			"and a restarted process must read from its restore point on, nothing before it.",
 		Flags: append(labFlags(),
+			checkFlag(),
 			&cli.StringSliceFlag{Name: "shape", Value: cli.NewStringSlice(bench.Shapes()...), Usage: "`SHAPE` to measure, orders or held"},
 			&cli.IntFlag{Name: "orders", Value: 10_000_000, Usage: "`N` orders that go through windows of a second"},
 			&cli.IntFlag{Name: "keys", Value: 1_000_000, Usage: "`N` keys"},
@@ -70,7 +71,7 @@ func (a *app) runBenchState(c *cli.Context) error {
 	if out.CutOff != "" {
 		a.note(c, "Cut off: "+out.CutOff+".")
 	}
-	return errors.Join(err, shown)
+	return errors.Join(err, shown, judged(c, 0, budgetsOf(out.Rows, func(r *bench.StateRow) []stats.Budget { return r.Budgets })...))
 }
 
 func stateCosts(rows []bench.StateRow) [][]string {

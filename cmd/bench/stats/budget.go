@@ -16,6 +16,9 @@ type Budget struct {
 // Beside puts a figure beside its budget.
 func Beside(of string, value, limit float64) Budget { return Budget{of, value, limit, value <= limit} }
 
+// Over is what a verdict begins with that is not "ok".
+const Over = "over: "
+
 // Verdict is "ok", or what is over; "-" of no budgets.
 func Verdict(budgets []Budget) string {
 	if len(budgets) == 0 {
@@ -30,5 +33,5 @@ func Verdict(budgets []Budget) string {
 	if len(over) == 0 {
 		return "ok"
 	}
-	return "over: " + strings.Join(over, ", ")
+	return Over + strings.Join(over, ", ")
 }
