@@ -38,7 +38,7 @@ func (p *Passed[T]) ID(id string) *Passed[T] {
 
 // To sends every record to a sink as well. Name is the sink's resource name. Encode appends to out's Key
 // and Value, which come empty, and may set Headers, Time and Partition, which is that of the source; the
-// pipeline sets EventTime.
+// pipeline sets EventTime and From.
 func (p *Passed[T]) To(name string, sink Sink, encode func(in *stream.Record, rec *T, out *stream.Record) error) *Passed[T] {
 	n := *p
 	n.sinks = append(p.sinks[:len(p.sinks):len(p.sinks)], passOutput[T]{name, sink, encode})
@@ -98,6 +98,7 @@ func (o *passOperator[T]) record(ctx context.Context, in *stream.Record, out *ou
 			return &badRecord{fmt.Errorf("encode for sink %q: %w", o.sinks[i].name, err)}
 		}
 		to.EventTime = in.EventTime
+		to.From = stream.Origin{Topic: in.Topic, Partition: in.Partition, Offset: in.Offset}
 	}
 	for i := range o.sinks {
 		if err := out.full(ctx, i); err != nil {

@@ -67,10 +67,10 @@ func (b *Branch) Write(ctx context.Context, records []stream.Record) error {
 
 // place says which record it was: by where it stood in its source, or, for results, by what tells its key from others.
 func place(i int, r *stream.Record) string {
-	if r.Topic == "" {
-		return fmt.Sprintf("result %d of this call, with %s", i, veil.Key(r.Key))
+	if from, ok := r.Came(); ok {
+		return "the record from " + from.String()
 	}
-	return fmt.Sprintf("the record from %s[%d]@%d", r.Topic, r.Partition, r.Offset)
+	return fmt.Sprintf("result %d of this call, with %s", i, veil.Key(r.Key))
 }
 
 var null = []byte("null")

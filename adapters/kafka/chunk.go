@@ -17,20 +17,13 @@ const chunkRecords = 512
 type chunk struct {
 	branch  *Branch
 	records []kgo.Record
-	origins []origin
+	origins []stream.Origin
 	headers []kgo.RecordHeader
 	arena   []byte
 	first   int // the first record's number in the branch
 	bytes   int
 	left    int // not acknowledged; belongs to the client's promises once it is handed over
 	done    func(*kgo.Record, error)
-}
-
-// origin is where a record was read, for sentences about it.
-type origin struct {
-	topic     string
-	partition int32
-	offset    int64
 }
 
 func newChunk() *chunk {
@@ -61,7 +54,7 @@ func (c *chunk) fill(b *Branch, records []stream.Record) (int, error) {
 		c.headers = make([]kgo.RecordHeader, 0, headers)
 	}
 	if cap(c.records) < n {
-		c.records, c.origins = make([]kgo.Record, 0, n), make([]origin, 0, n)
+		c.records, c.origins = make([]kgo.Record, 0, n), make([]stream.Origin, 0, n)
 	}
 	c.branch, c.first, c.left = b, b.written, n
 	c.arena, c.headers, c.records, c.origins = c.arena[:0], c.headers[:0], c.records[:0], c.origins[:0]
@@ -97,7 +90,8 @@ func (c *chunk) add(b *Branch, r *stream.Record) error {
 		out.Headers = c.headersOf(b, r)
 	}
 	b.tally.count(to, at)
-	c.origins = append(c.origins, origin{r.Topic, r.Partition, r.Offset})
+	from, _ := r.Came()
+	c.origins = append(c.origins, from)
 	return nil
 }
 
@@ -142,8 +136,8 @@ func (c *chunk) origin(r *kgo.Record) string {
 			i = j
 		}
 	}
-	if o := c.origins[i]; o.topic != "" {
-		return fmt.Sprintf("record %d of the branch, read from %s at %d,", c.first+i, splitID(o.topic, o.partition), o.offset)
+	if o := c.origins[i]; o.Topic != "" {
+		return fmt.Sprintf("record %d of the branch, read from %s at %d,", c.first+i, splitID(o.Topic, o.Partition), o.Offset)
 	}
 	return fmt.Sprintf("record %d of the branch", c.first+i)
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/unisink/unisink/processor/stream"
 )
 
 // A flush waits for no record that was refused before it was buffered. Its branch would be told that records
@@ -16,7 +18,7 @@ func TestCompleteWaitsForPromisesThatNoFlushWaitsFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &Branch{t: &tenure{sink: &Sink{}}, got: newReceipts(1 << 20)}
 		c := newChunk()
-		c.branch, c.records, c.origins, c.left, c.bytes = b, make([]kgo.Record, 1), make([]origin, 1), 1, 64
+		c.branch, c.records, c.origins, c.left, c.bytes = b, make([]kgo.Record, 1), make([]stream.Origin, 1), 1, 64
 		if err := b.got.admit(t.Context(), c.bytes); err != nil {
 			t.Fatal(err)
 		}

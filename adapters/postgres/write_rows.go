@@ -157,29 +157,27 @@ func (t *tableWriter) appendTexts(dst []byte, row column.Row, keyOnly, documents
 
 // place is where a record is from.
 type place struct {
-	topic     string
-	partition int32
-	offset    int64
-	key       []byte // of a result
+	from stream.Origin
+	key  []byte // of a result of several records
 }
 
 func placeOf(r *stream.Record) place {
-	if r.Topic == "" {
-		key := r.Key
-		if key == nil {
-			key = []byte{}
-		}
-		return place{key: key}
+	if from, ok := r.Came(); ok {
+		return place{from: from}
 	}
-	return place{topic: r.Topic, partition: r.Partition, offset: r.Offset}
+	key := r.Key
+	if key == nil {
+		key = []byte{}
+	}
+	return place{key: key}
 }
 
 // String says which record it is: by where it stood in its source or, for results, by what tells its key from others.
 func (p place) String() string {
-	if p.topic == "" {
+	if p.from.Topic == "" {
 		return "the result with " + veil.Key(p.key)
 	}
-	return fmt.Sprintf("the record from %s[%d]@%d", p.topic, p.partition, p.offset)
+	return "the record from " + p.from.String()
 }
 
 // refused says which record the server did not take, where that is the record's fault or the table's; what may pass

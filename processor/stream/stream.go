@@ -1,8 +1,11 @@
 // Package stream holds the plain values that flow through a pipeline: records in batches,
-// positions, watermarks and barriers. They have no behaviour.
+// positions, watermarks and barriers. They do nothing but say what they are.
 package stream
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Header of a record.
 type Header struct {
@@ -24,6 +27,26 @@ type Record struct {
 	Topic     string
 	Partition int32
 	Offset    int64
+	// From is where the one record stood that a result was made of; set by the pipeline, for error messages.
+	From Origin
+}
+
+// Origin is a place in a source.
+type Origin struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// String is the place as messages name it.
+func (o Origin) String() string { return fmt.Sprintf("%s[%d]@%d", o.Topic, o.Partition, o.Offset) }
+
+// Came says where a record stood in its source, or the one that it was made of. False: it was made of several.
+func (r *Record) Came() (Origin, bool) {
+	if r.From.Topic != "" {
+		return r.From, true
+	}
+	return Origin{r.Topic, r.Partition, r.Offset}, r.Topic != ""
 }
 
 // Split is one independently read part of a source: a Kafka partition, a file.
