@@ -77,7 +77,7 @@ func harnessRooms() []room {
 		{path: "tests/jepsen-style/check", may: nil},
 		{path: "tests/jepsen-style/sim", may: []string{"coordinator", "participant", "processor", "adapters", "proto", "internal", "tests/jepsen-style/check", "tests/jepsen-style/blackbox/judge"}},
 		// What harnesses of real processes share.
-		{path: "tests/jepsen-style/rig", may: nil},
+		{path: "tests/jepsen-style/rig", may: []string{"participant", "proto"}},
 		// Torture runs real brokers and processes; it looks at them and at the binary from outside.
 		{path: "tests/jepsen-style/torture", may: []string{"participant", "proto", "internal/services", "internal/child", "internal/freeport", "tests/jepsen-style/rig", "examples"}},
 		// The black box's tellers are users: of the SDK, of an adapter, and of the reference resource as their accounts.

@@ -85,20 +85,10 @@ func (r *run) drain(ctx context.Context, k *keeper) error {
 		}
 	}
 	k.let()
-	_, err := r.group.ask.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
-		Meta: r.group.ask.NewMeta(), Name: k.name, Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING,
-	})
-	if err != nil {
-		return err
-	}
-	return rig.Await(ctx, drainIn, "it to have drained", func() error {
-		p, err := r.pipeline(ctx, k.name)
-		if err == nil && p.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
-			err = fmt.Errorf("it is %s", p.GetPipeline().GetDesired())
-		}
-		return err
-	})
+	return rig.Drain(ctx, r.group.ask, k.name, patience)
 }
+
+var patience = rig.Patience{Limit: drainIn, Answer: answerIn}
 
 func (r *run) pipeline(ctx context.Context, name string) (*unisinkv1.GetPipelineResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerIn)
@@ -108,25 +98,7 @@ func (r *run) pipeline(ctx context.Context, name string) (*unisinkv1.GetPipeline
 
 // readAll waits until every order that was written is in a proven epoch.
 func (r *run) readAll(ctx context.Context) error {
-	written := r.workers.written.Load()
-	return rig.Await(ctx, drainIn, "all orders to be read and proven", func() error {
-		one, cancel := context.WithTimeout(ctx, answerIn)
-		defer cancel()
-		cut, err := r.group.ask.Pipelines().ProvenCut(one, &unisinkv1.ProvenCutRequest{Pipeline: ordersPipeline})
-		if err != nil {
-			return err
-		}
-		var read int64
-		for _, s := range cut.GetScopes() {
-			for _, p := range s.GetPositions() {
-				read += p.GetOffset()
-			}
-		}
-		if read < written {
-			return fmt.Errorf("%d of %d were", read, written)
-		}
-		return nil
-	})
+	return rig.AllRead(ctx, r.group.ask, ordersPipeline, r.workers.written.Load(), patience)
 }
 
 // finish waits until nothing is in doubt any more; the sweeper sees to that.

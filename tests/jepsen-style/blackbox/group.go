@@ -112,12 +112,12 @@ func (g *group) bootstrap(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
-	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: namespace}
+	var nodes []*unisinkv1.Node
 	for _, n := range g.nodes {
-		req.Nodes = append(req.Nodes, &unisinkv1.Node{Id: n.name, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
+		nodes = append(nodes, &unisinkv1.Node{Id: n.name, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
 	}
-	if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
-		return fmt.Errorf("bootstrap the group: %w", err)
+	if err := rig.Bootstrap(ctx, cl, namespace, nodes); err != nil {
+		return err
 	}
 	return g.healthy(ctx, settleIn)
 }

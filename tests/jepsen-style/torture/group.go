@@ -129,14 +129,11 @@ func (g *group) bootstrap(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = cl.Close() }() // nothing is under way on it
-	req := &unisinkv1.BootstrapRequest{Meta: cl.NewMeta(), Namespace: namespace}
+	var nodes []*unisinkv1.Node
 	for _, n := range g.nodes {
-		req.Nodes = append(req.Nodes, &unisinkv1.Node{Id: n.id, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
+		nodes = append(nodes, &unisinkv1.Node{Id: n.id, RaftAddress: n.raft, ClientAddress: n.client, Voter: true})
 	}
-	if _, err := cl.Cluster().Bootstrap(ctx, req); err != nil {
-		return fmt.Errorf("bootstrap the group: %w", err)
-	}
-	return nil
+	return rig.Bootstrap(ctx, cl, namespace, nodes)
 }
 
 // leader returns who leads and who follows, once all nodes run. It starts those that do not, as a
@@ -180,13 +177,6 @@ func (g *group) revive() error {
 		}
 	}
 	return nil
-}
-
-// pipeline asks for the state of the pipeline.
-func (g *group) pipeline(ctx context.Context) (*unisinkv1.GetPipelineResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerIn)
-	defer cancel()
-	return g.ask.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: pipelineName})
 }
 
 // await asks until the answer is nil.

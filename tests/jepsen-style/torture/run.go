@@ -18,7 +18,6 @@ import (
 
 	"github.com/unisink/unisink/internal/child"
 	"github.com/unisink/unisink/internal/services"
-	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 	"github.com/unisink/unisink/tests/jepsen-style/rig"
 )
 
@@ -279,41 +278,11 @@ func (r *trial) drain(ctx context.Context) error {
 	r.mu.Lock()
 	r.doing = "draining"
 	r.mu.Unlock()
-	written := r.records.Load()
-	err := rig.Await(ctx, drainIn, "all orders to be read and proven", func() error {
-		one, cancel := context.WithTimeout(ctx, answerIn)
-		defer cancel()
-		cut, err := r.group.ask.Pipelines().ProvenCut(one, &unisinkv1.ProvenCutRequest{Pipeline: pipelineName})
-		if err != nil {
-			return err
-		}
-		var read int64
-		for _, s := range cut.GetScopes() {
-			for _, p := range s.GetPositions() {
-				read += p.GetOffset()
-			}
-		}
-		if read < written {
-			return fmt.Errorf("%d of %d were", read, written)
-		}
-		return nil
-	})
-	if err != nil {
+	patience := rig.Patience{Limit: drainIn, Answer: answerIn}
+	if err := rig.AllRead(ctx, r.group.ask, pipelineName, r.records.Load(), patience); err != nil {
 		return err
 	}
-	_, err = r.group.ask.Pipelines().SetDesired(ctx, &unisinkv1.SetDesiredRequest{
-		Meta: r.group.ask.NewMeta(), Name: pipelineName, Desired: unisinkv1.DesiredState_DESIRED_STATE_DRAINING,
-	})
-	if err != nil {
-		return fmt.Errorf("drain the pipeline: %w", err)
-	}
-	return rig.Await(ctx, drainIn, "the pipeline to drain", func() error {
-		p, err := r.group.pipeline(ctx)
-		if err == nil && p.GetPipeline().GetDesired() != unisinkv1.DesiredState_DESIRED_STATE_STOPPED {
-			err = fmt.Errorf("it is %s", p.GetPipeline().GetDesired())
-		}
-		return err
-	})
+	return rig.Drain(ctx, r.group.ask, pipelineName, patience)
 }
 
 // check fills the report: the verdict of verify, what is left behind, what was done.
