@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ type keeper struct {
 	told    bool // the present one's end is no news
 	lives   int
 	sudden  []string
+	wrong   []string // ends among them that no fault explains
 	changed chan struct{}
 }
 
@@ -102,6 +104,9 @@ func (k *keeper) noteEnd(p *child.Process) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if !k.told && !k.ending {
+		if why := rig.NeverMeant(p.Err()); why != "" {
+			k.wrong = append(k.wrong, fmt.Sprintf("%s ended by itself: %s", k.name, why))
+		}
 		k.sudden = append(k.sudden, fmt.Sprintf("%s %s: %v", time.Now().Format(clock), k.name, p.Err()))
 	}
 	return k.ending
@@ -186,6 +191,12 @@ func (k *keeper) stop(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, errors.New("it had time enough"))
 	defer cancel()
 	return p.Stop(ctx, syscall.SIGTERM)
+}
+
+func (k *keeper) wrongEnds() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.wrong)
 }
 
 func (k *keeper) count() (lives int, sudden []string) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"testing"
@@ -68,5 +69,26 @@ func TestAKeptProcessComesBackUnlessItIsHeld(t *testing.T) {
 	}
 	if was, err := k.kill(); was || err != nil {
 		t.Errorf("killed what had ended: %t, %v", was, err)
+	}
+}
+
+// An end that no fault explains is a problem of the run, and not a note.
+func TestAKeeperTellsEndsThatNoFaultExplains(t *testing.T) {
+	for script, want := range map[string]int{"exit 2": 1, "exit 3": 0} {
+		crew := child.New()
+		k := newKeeper("server", crew, func(int) child.Spec {
+			return child.Spec{Name: "server", Path: "sh", Args: []string{"-c", script}, Log: filepath.Join(t.TempDir(), "log")}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		k.died = cancel
+		if err := k.run(ctx); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", script, err)
+		}
+		if _, sudden := k.count(); len(sudden) != 1 || len(k.wrongEnds()) != want {
+			t.Errorf("%s: ends %q, of which no fault explains %q", script, sudden, k.wrongEnds())
+		}
+		if err := crew.End(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -96,6 +96,7 @@ func (r *run) judge(report *Report) error {
 	report.Strikes, report.Notes = r.nemesis.strikes, r.nemesis.slow
 	for _, k := range append(r.workers.all(), r.keepers()...) {
 		lives, sudden := k.count()
+		report.Problems = append(report.Problems, k.wrongEnds()...)
 		if len(sudden) > 0 {
 			report.Notes = append(report.Notes, fmt.Sprintf("%s ended by itself %d times in %d lives, last %s", k.name, len(sudden), lives, sudden[len(sudden)-1]))
 		}

@@ -317,6 +317,7 @@ func (r *trial) check(ctx context.Context, report *Report) error {
 	}
 	report.Records = r.records.Load()
 	report.Runs, report.Sudden = r.worker.count()
+	report.Problems = append(report.Problems, r.worker.wrongEnds()...)
 	r.mu.Lock()
 	strikes := r.strikes
 	r.mu.Unlock()

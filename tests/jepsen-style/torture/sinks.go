@@ -138,6 +138,8 @@ type resolverIs struct {
 	proc *child.Process
 	// sudden are ends that nobody had asked for.
 	sudden []string
+	// wrong are those among them that no fault explains.
+	wrong []string
 }
 
 func (r *trial) newResolver(crew *child.Crew) *resolverIs {
@@ -162,6 +164,9 @@ func (f *resolverIs) revive() error {
 		return nil
 	}
 	f.sudden = append(f.sudden, fmt.Sprintf("%s: the resolver: %v", time.Now().Format(clock), f.proc.Err()))
+	if why := rig.NeverMeant(f.proc.Err()); why != "" {
+		f.wrong = append(f.wrong, "the resolver ended by itself: "+why)
+	}
 	return f.start("")
 }
 
@@ -267,6 +272,7 @@ func (r *trial) checkAll(ctx context.Context, report *Report) error {
 	}
 	report.Left = append(report.Left, append(left, doubt...)...)
 	report.Sudden = append(report.Sudden, r.resolver.sudden...)
+	report.Problems = append(report.Problems, r.resolver.wrong...)
 	report.ByResolver, err = count(r.resolver.spec.Log, finishedLine)
 	return err
 }

@@ -75,6 +75,7 @@ type worker struct {
 	changed chan struct{}
 	began   []time.Time   // of each run
 	sudden  []string      // ends that nobody had asked for
+	wrong   []string      // those among them that no fault explains
 	held    chan struct{} // closed when the next run may start; nil: at once
 }
 
@@ -166,6 +167,9 @@ func (w *worker) supervise(ctx context.Context) error {
 		}
 		w.mu.Lock()
 		w.sudden = append(w.sudden, fmt.Sprintf("%s: %v", time.Now().Format(clock), l.proc.Err()))
+		if why := rig.NeverMeant(l.proc.Err()); why != "" {
+			w.wrong = append(w.wrong, "the pipeline ended by itself: "+why)
+		}
 		w.mu.Unlock()
 		if err := rig.Sleep(ctx, calm); err != nil {
 			return err
@@ -233,6 +237,12 @@ func (l *life) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	return l.proc.Stop(ctx, syscall.SIGTERM)
+}
+
+func (w *worker) wrongEnds() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.wrong)
 }
 
 func (w *worker) count() (runs int, sudden []string) {
