@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"sync"
 
 	"google.golang.org/grpc/codes"
 
@@ -18,6 +19,33 @@ const stateLeader = "leader"
 type cluster struct {
 	unisinkv1.UnimplementedClusterServer
 	s *Server
+
+	mu     sync.Mutex // guards hashed; held for memory only
+	hashed hashedState
+}
+
+// hashedState is the hash of what a machine held at an index. Every client asks for the status when it starts, and a hash
+// walks the whole state.
+type hashedState struct {
+	m     *ledger.Machine
+	index uint64
+	hash  string
+}
+
+// hashAt is the hash of m, which is at an index; 0: nobody knows which, and nothing is kept.
+func (c *cluster) hashAt(m *ledger.Machine, index uint64) string {
+	c.mu.Lock()
+	kept := c.hashed
+	c.mu.Unlock()
+	if index != 0 && kept.m == m && kept.index == index {
+		return kept.hash
+	}
+	sum := m.Hash()
+	now := hashedState{m, index, hex.EncodeToString(sum[:])}
+	c.mu.Lock()
+	c.hashed = now
+	c.mu.Unlock()
+	return now.hash
 }
 
 // Bootstrap makes a group out of nodes that have none; the node that is asked must be one of them.
@@ -119,8 +147,7 @@ func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.
 		out.StateIndex = index
 		out.Namespace, out.Incarnation = m.Namespace()
 		out.FeatureLevel = m.FeatureLevel()
-		hash := m.Hash()
-		out.StateHash = hex.EncodeToString(hash[:])
+		out.StateHash = c.hashAt(m, index)
 		for _, node := range m.Nodes() {
 			out.Nodes = append(out.Nodes, &unisinkv1.Node{
 				Id: node.ID, RaftAddress: node.RaftAddress, ClientAddress: node.ClientAddress,

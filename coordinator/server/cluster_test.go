@@ -1,0 +1,61 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
+)
+
+// at is a node whose ledger is at an index.
+type at struct {
+	shown
+	index uint64
+}
+
+func (a *at) NodeStatus() NodeStatus                            { return NodeStatus{ID: "n1"} }
+func (a *at) Leader() (id, address string)                      { return "n1", "" }
+func (a *at) ViewAt(read func(m *ledger.Machine, index uint64)) { read(a.m, a.index) }
+
+// Every client asks for the status when it starts, and a hash walks the whole state: it is made once for an index, and
+// made anew for another one, for another machine, and where nobody knows the index.
+func TestTheStateIsHashedOnceForAnIndex(t *testing.T) {
+	node := &at{shown{m: doubtful(t, 0)}, 7}
+	s := &cluster{s: &Server{c: Config{Node: node}}}
+	hash := func() string {
+		st, err := s.Status(t.Context(), &unisinkv1.StatusRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.GetStateIndex() != node.index {
+			t.Errorf("index %d, want %d", st.GetStateIndex(), node.index)
+		}
+		return st.GetStateHash()
+	}
+	change := func(name string) { // as no entry does: the index stays
+		if r, _ := node.m.Apply(ledger.Command{At: 1000, Actor: "test", Body: ledger.PutPipeline{Pipeline: ledger.Pipeline{
+			Name: name, Fingerprint: "f", Members: []ledger.MemberSpec{{Name: "a", Source: true, Resources: []ledger.ResourceSpec{{Name: "out", Kind: "memory"}}}},
+		}}}); !r.OK() {
+			t.Fatal(r.Text)
+		}
+	}
+	first := hash()
+	change("q")
+	if hash() != first {
+		t.Error("it was hashed again at the same index")
+	}
+	node.index = 8
+	second := hash()
+	if second == first {
+		t.Error("it has the hash of another index")
+	}
+	node.m = doubtful(t, 0)
+	if hash() != first {
+		t.Error("it has the hash of another machine")
+	}
+	node.index = 0
+	change("q")
+	if hash() != second {
+		t.Error("a hash was kept of an index that nobody knows")
+	}
+}
