@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/unisink/unisink/participant"
 )
@@ -24,8 +25,10 @@ type File struct {
 	path string
 	sync func(dir string) error // makes a new file's name durable
 
-	mu    sync.Mutex // one call of this process at a time; the lock of the file is polled. It guards named too
-	named bool       // the file's name is durable
+	mu      sync.Mutex // one call of this process at a time; the lock of the file is polled. It guards the rest too
+	named   bool       // the file's name is durable
+	outside bool       // change is called: a panic is not of the file
+	damaged *damage    // nil: none was found
 }
 
 var _ participant.Journal = (*File)(nil)
@@ -47,7 +50,9 @@ func (f *File) Update(ctx context.Context, key string, change func(old []byte) (
 				return err
 			}
 			old := bytes.Clone(b.Get([]byte(key)))
+			f.outside = true
 			now, err := change(old)
+			f.outside = false
 			switch {
 			case err != nil:
 				return err
@@ -92,22 +97,43 @@ func (f *File) with(ctx context.Context, write bool, do func(*bbolt.DB) error) (
 	if end, ok := ctx.Deadline(); ok {
 		wait = min(wait, max(time.Until(end), time.Millisecond))
 	}
-	if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) && !write {
+	switch info, err := os.Stat(f.path); {
+	case write:
+	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
+	case err == nil && info.Size() == 0: // cut off, or its first writer was killed at once
+		return fmt.Errorf("the journal %s is empty, not even a journal without entries: %w", f.path, participant.ErrMisconfigured)
 	}
-	db, err := bbolt.Open(f.path, 0o600, &bbolt.Options{Timeout: wait, ReadOnly: !write})
-	if err != nil {
+	return f.use(wait, write, do)
+}
+
+// open runs do on the file, opened and locked.
+func (f *File) open(o *bbolt.Options, do func(*bbolt.DB) error) error {
+	db, err := bbolt.Open(f.path, 0o600, o)
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return fmt.Errorf("open journal %s: another process has held its lock for %s, and is stopped or stuck if that goes on: %w",
+			f.path, o.Timeout.Round(time.Millisecond), err)
+	case err != nil:
 		return fmt.Errorf("open journal %s: %w", f.path, err)
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	// Also where the file was there before: the process that made it may have died before this.
-	if write && !f.named {
-		if err := f.sync(filepath.Dir(f.path)); err != nil {
-			return err
-		}
-		f.named = true
+	if err = f.keepName(!o.ReadOnly); err == nil {
+		err = do(db)
 	}
-	return do(db)
+	return errors.Join(err, db.Close())
+}
+
+// keepName makes the file's name durable, also where it was there before: the process that made it may have died
+// before this.
+func (f *File) keepName(write bool) error {
+	if !write || f.named {
+		return nil
+	}
+	if err := f.sync(filepath.Dir(f.path)); err != nil {
+		return err
+	}
+	f.named = true
+	return nil
 }
 
 // syncDir makes a new file's name durable.
