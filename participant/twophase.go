@@ -51,7 +51,8 @@ type TwoPhaseConfig[T any] struct {
 	// Text for people; default "KIND IDENTITY".
 	Text string
 	// Journal keeps what was begun; see the interface. Only who opens and writes needs it. Nil: what is decided
-	// can be finished by handle, nothing can be listed, and Open refuses.
+	// can be finished by handle, nothing can be listed, and Open refuses. It is this service's alone: Open and
+	// List refuse one that another Kind or Identity has opened.
 	Journal Journal
 	// HoldsFor is how long after Begin the service keeps what is reserved if it drops it by itself; it
 	// should be minutes at least. 0: for ever.
@@ -123,6 +124,9 @@ func (r *TwoPhaseResource[T]) Open(ctx context.Context, o Opening) error {
 		return fmt.Errorf("open %s: %w: without a journal it can only finish what others have prepared", r.c.Text, ErrMisconfigured)
 	}
 	if err := r.alive(); err != nil {
+		return err
+	}
+	if err := r.own(ctx); err != nil {
 		return err
 	}
 	if err := r.raise(ctx, o); err != nil {

@@ -11,14 +11,14 @@ import (
 	"github.com/unisink/unisink/participant"
 )
 
-// fullJournal has room for fences alone.
+// fullJournal has room for what opening notes, and not for what is begun.
 type fullJournal struct{ participant.Journal }
 
 func (j fullJournal) Update(ctx context.Context, key string, change func([]byte) ([]byte, error)) error {
-	if strings.HasPrefix(key, "fence/") {
-		return j.Journal.Update(ctx, key, change)
+	if strings.HasPrefix(key, "t/") {
+		return errors.New("disk full")
 	}
-	return errors.New("disk full")
+	return j.Journal.Update(ctx, key, change)
 }
 
 // What cannot be noted is found by nobody, so whoever has begun it ends it.

@@ -57,6 +57,8 @@ type entry struct {
 const (
 	entryPrefix = "t/"
 	fencePrefix = "fence/"
+	// ownerKey is whose the journal is.
+	ownerKey = "service"
 )
 
 // outcomesKept is how long the journal tells how a T ended. Somebody who has listed it before and calls
@@ -105,6 +107,9 @@ func readEntry(key string, data []byte) (*entry, error) {
 
 // entries are all of this journal, by key. Outcomes that were kept long enough go.
 func (r *TwoPhaseResource[T]) entries(ctx context.Context) (map[string]*entry, error) {
+	if err := r.owned(ctx); err != nil {
+		return nil, err
+	}
 	found, err := r.c.Journal.Entries(ctx, entryPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the journal of %s: %w", r.c.Text, err)
@@ -132,6 +137,40 @@ func (r *TwoPhaseResource[T]) entries(ctx context.Context) (map[string]*entry, e
 		}
 	}
 	return all, nil
+}
+
+// own makes the journal this service's, unless it is another's: what that one has begun would else be listed as
+// this one's, and be taken for rolled back once this one, which has never heard of it, has aborted it.
+func (r *TwoPhaseResource[T]) own(ctx context.Context) error {
+	err := r.c.Journal.Update(ctx, ownerKey, func(old []byte) ([]byte, error) {
+		return []byte(r.service()), r.mineIs(old)
+	})
+	if err != nil {
+		return fmt.Errorf("open the journal of %s: %w", r.c.Text, err)
+	}
+	return nil
+}
+
+// owned is an error if the journal is another service's.
+func (r *TwoPhaseResource[T]) owned(ctx context.Context) error {
+	found, err := r.c.Journal.Entries(ctx, ownerKey)
+	if err == nil {
+		err = r.mineIs(found[ownerKey])
+	}
+	if err != nil {
+		return fmt.Errorf("read the journal of %s: %w", r.c.Text, err)
+	}
+	return nil
+}
+
+func (r *TwoPhaseResource[T]) service() string { return r.c.Kind + " " + r.c.Identity }
+
+// mineIs compares with what the journal says; one that nobody has opened since this is noted says nothing.
+func (r *TwoPhaseResource[T]) mineIs(owner []byte) error {
+	if owner != nil && string(owner) != r.service() && !mutant.On("twophase/one-service-per-journal") {
+		return fmt.Errorf("it is the journal of %q, and this is %q: give each service its own: %w", owner, r.service(), ErrMisconfigured)
+	}
+	return nil
 }
 
 // fenceKey is one per holder; none of its parts has a slash but the scope, which has one.

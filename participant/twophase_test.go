@@ -363,3 +363,36 @@ func TestTheJournalForgetsOldOutcomesAndNothingElse(t *testing.T) {
 		}
 	})
 }
+
+// A resolver's file with the right journal and the wrong account: what the one has begun would be aborted in the other,
+// which has never heard of it, and count as rolled back.
+func TestAJournalIsOneServicesAlone(t *testing.T) {
+	c, path := newDesk(), filepath.Join(t.TempDir(), "journal")
+	r := twoPhase(t, c, path)
+	openDesk(t, r, 1)
+	b, err := r.Begin(t.Context(), under(1, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deskLine(t, c, b, "one")
+	v, err := b.Prepare(t.Context())
+	if err != nil || v.Kind != participant.Yes {
+		t.Fatalf("vote %d, %v", v.Kind, err)
+	}
+	for what, change := range map[string]func(*participant.TwoPhaseConfig[string]){
+		"another account": func(c *participant.TwoPhaseConfig[string]) { c.Identity = "c2" },
+		"another kind":    func(c *participant.TwoPhaseConfig[string]) { c.Kind = "till" },
+	} {
+		other := twoPhase(t, newDesk(), path, change)
+		if listed, err := other.List(t.Context(), under(1, 1).Namespace); !errors.Is(err, participant.ErrMisconfigured) {
+			t.Errorf("%s: listed %d, %v; want misconfigured", what, len(listed), err)
+		}
+		o := participant.Opening{Namespace: under(1, 1).Namespace, Scope: "p/0", Member: "m", Resource: "desk", Generation: 2}
+		if err := other.Open(t.Context(), o); !errors.Is(err, participant.ErrMisconfigured) {
+			t.Errorf("%s: opened, %v; want misconfigured", what, err)
+		}
+	}
+	if p, err := twoPhase(t, c, path).Commit(t.Context(), v.Handle); err != nil || p.Verdict != participant.Committed {
+		t.Errorf("commit: %v, %v", p.Verdict, err)
+	}
+}
