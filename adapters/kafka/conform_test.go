@@ -79,6 +79,7 @@ func TestConformance(t *testing.T) {
 			}
 			cert := participanttest.Run(t, participanttest.Kit{Kills: 12, Steps: 6, New: func(t testing.TB) participanttest.Target {
 				r := newRig(t, opts...)
+				r.refuseStaleEpochs()
 				g := r.watched(inKit(r.addrs, r.topic, ""))
 				g.NeverPrepared = r.neverPrepared
 				if name != "transaction version 2" || testing.Short() {

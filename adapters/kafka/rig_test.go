@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
@@ -180,4 +182,74 @@ func (r *rig) answer(n int, err *kerr.Error) *atomic.Int64 {
 		return resp, nil, true
 	})
 	return &hits
+}
+
+// refuseStaleEpochs makes the broker refuse what a producer writes by an epoch that somebody has raised since before
+// it does anything. That is what real ones do; kfake refuses the records as well, and leaves an empty transaction open.
+func (r *rig) refuseStaleEpochs() {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(r.addrs...))
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(cl.Close)
+	inits := map[string]int{} // by id; the control functions run one at a time
+	r.b.Cluster().ControlKey(int16(kmsg.InitProducerID), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		r.b.Cluster().KeepControl()
+		if id := req.(*kmsg.InitProducerIDRequest).TransactionalID; id != nil {
+			inits[*id]++
+		}
+		return nil, nil, false
+	})
+	r.b.Cluster().ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		r.b.Cluster().KeepControl()
+		produce := req.(*kmsg.ProduceRequest)
+		if produce.TransactionID == nil || inits[*produce.TransactionID] < 2 {
+			return nil, nil, false
+		}
+		id := *produce.TransactionID
+		var epoch int16
+		for before := 0; before != inits[id]; { // others are served while this one waits
+			before = inits[id]
+			r.b.Cluster().SleepControl(func() { epoch = r.epochOf(cl, id) })
+		}
+		if epochOfBatch(r, produce) >= epoch {
+			return nil, nil, false
+		}
+		return refusal(produce), nil, true
+	})
+}
+
+func (r *rig) epochOf(cl *kgo.Client, id string) int16 {
+	ask := kmsg.NewPtrDescribeTransactionsRequest()
+	ask.TransactionalIDs = []string{id}
+	said, err := ask.RequestWith(context.Background(), cl)
+	if err != nil {
+		r.Errorf("ask for the epoch of %s: %v", id, err)
+		return 0
+	}
+	return said.TransactionStates[0].ProducerEpoch
+}
+
+// epochOfBatch is the one that a request's first records were written by.
+func epochOfBatch(t testing.TB, produce *kmsg.ProduceRequest) int16 {
+	var b kmsg.RecordBatch
+	if err := b.ReadFrom(produce.Topics[0].Partitions[0].Records); err != nil {
+		t.Errorf("read a batch: %v", err)
+	}
+	return b.ProducerEpoch
+}
+
+func refusal(produce *kmsg.ProduceRequest) *kmsg.ProduceResponse {
+	resp := produce.ResponseKind().(*kmsg.ProduceResponse)
+	for _, t := range produce.Topics {
+		to := kmsg.NewProduceResponseTopic()
+		to.Topic, to.TopicID = t.Topic, t.TopicID
+		for _, p := range t.Partitions {
+			part := kmsg.NewProduceResponseTopicPartition()
+			part.Partition, part.ErrorCode = p.Partition, kerr.InvalidProducerEpoch.Code
+			to.Partitions = append(to.Partitions, part)
+		}
+		resp.Topics = append(resp.Topics, to)
+	}
+	return resp
 }
