@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -32,10 +33,14 @@ func Call(ctx context.Context, coordinators []string, n int, every time.Duration
 		if err != nil {
 			return c, err
 		}
+		namespace, err := cl.Namespace(ctx)
+		if err != nil {
+			return c, errors.Join(err, cl.Close())
+		}
 		w := &Writer{Name: fmt.Sprintf("caller %d", i+1)}
 		c.Writers = append(c.Writers, w)
 		c.work.Go(func() {
-			c.call(ctx, cl, w, every)
+			c.call(ctx, cl, namespace, w, every)
 			if err := cl.Close(); err != nil {
 				w.fail(fmt.Errorf("close the connections: %w", err))
 			}
@@ -59,7 +64,7 @@ func (c *Callers) Committed() []string {
 	return ids
 }
 
-func (c *Callers) call(ctx context.Context, cl *participant.Client, w *Writer, every time.Duration) {
+func (c *Callers) call(ctx context.Context, cl *participant.Client, namespace participant.Namespace, w *Writer, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for n := uint64(1); ; n++ {
@@ -68,14 +73,14 @@ func (c *Callers) call(ctx context.Context, cl *participant.Client, w *Writer, e
 			return
 		case <-tick.C:
 		}
-		if err := c.one(context.WithoutCancel(ctx), cl, w, n); err != nil {
+		if err := c.one(context.WithoutCancel(ctx), cl, namespace, w, n); err != nil {
 			w.fail(err)
 		}
 	}
 }
 
 // one is one transaction, from two prepared branches to their proofs.
-func (c *Callers) one(ctx context.Context, cl *participant.Client, w *Writer, n uint64) error {
+func (c *Callers) one(ctx context.Context, cl *participant.Client, namespace participant.Namespace, w *Writer, n uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()
 	txn, err := participant.NewTxnID()
@@ -84,7 +89,7 @@ func (c *Callers) one(ctx context.Context, cl *participant.Client, w *Writer, n 
 	}
 	var branches []participant.HandBranch
 	for _, r := range []string{"left", "right"} {
-		name := participant.BranchName{Namespace: participant.Namespace{Name: "bench", Incarnation: 1}, Txn: txn, Resource: r, N: n}
+		name := participant.BranchName{Namespace: namespace, Txn: txn, Resource: r, N: n}
 		branches = append(branches, participant.HandBranch{Resource: r, Handle: handleOf(w.Name, name)})
 	}
 	prepared := time.Now()
