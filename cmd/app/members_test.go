@@ -25,8 +25,8 @@ func TestMembersChangeWhileTheGroupDecides(t *testing.T) {
 		n.start(t, "unisink")
 		nodes = append(nodes, n)
 	}
+	groupOf(t, nodes[:3]...).bootstrap(t, nodes[:3]...) // asked of one that will be a member
 	g := groupOf(t, nodes...)
-	g.bootstrap(t, nodes[:3]...)
 
 	ctx, stop := context.WithCancel(g.ctx)
 	defer stop()
