@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/urfave/cli/v2"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -46,6 +48,34 @@ func (a *app) resourceList(c *cli.Context) error {
 			return rows
 		}, func() [][]string { return resolverRows(r.GetResolvers()) })
 	})
+}
+
+// tellDebts names the resources in which nobody has looked yet for what closed generations have left: a process that died
+// before it voted leaves prepared work there of which the coordinator knows nothing.
+func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
+	r, err := cl.Resolution().ListResources(ctx, &unisinkv1.ListResourcesRequest{})
+	if status.Code(err) == codes.PermissionDenied {
+		fmt.Fprintln(a.out, "\nWhether dead processes have left more in the resources is for a viewer to see: `unisink resource list`.")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, x := range r.GetResources() {
+		if x.GetDebts() > 0 {
+			names = append(names, resourceText(x))
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	fmt.Fprintln(a.out, "\nNobody has looked yet for what closed generations may have left prepared in these resources; the next start of\n"+
+		"their pipeline does, or `unisink resolver`, and `unisink resource sweep FILE --dry-run` shows what there is:")
+	for _, name := range names {
+		fmt.Fprintln(a.out, "  "+a.named(name))
+	}
+	return nil
 }
 
 func resourceText(x *unisinkv1.ResourceStatus) string {

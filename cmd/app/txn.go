@@ -18,6 +18,7 @@ func (a *app) txn() *cli.Command {
 		&cli.Command{
 			Name: "list", Usage: "transactions run by hand; with --in-doubt what is not finished, epochs included",
 			Description: "What is undecided (nobody knows yet) and what is unfinished (decided, not proven everywhere) are shown apart. " +
+				"What a dead process prepared and no vote told of is not known by name before somebody looks into the resource; the resources where that may be are named below. " +
 				"Exit code 11 if a resource broke its promise, or can no longer tell how a branch ended.",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "in-doubt", Usage: "only what is undecided or not proven"},
@@ -52,6 +53,11 @@ func (a *app) txnList(c *cli.Context) error {
 		}
 		if len(tables) == 0 && c.String("output") == outputTable {
 			fmt.Fprintln(a.out, "Nothing is in doubt.")
+		}
+		if c.Bool("in-doubt") && c.String("output") == outputTable {
+			if err := a.tellDebts(ctx, cl); err != nil {
+				return err
+			}
 		}
 		return brokenPromises(r.GetTransactions())
 	})
