@@ -2,6 +2,7 @@ package server
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -21,7 +22,10 @@ func (s *Server) newHTTP() *http.Server {
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.c.Registry, promhttp.HandlerOpts{}))
 	// The time for a request's head bounds the handshake too.
-	return &http.Server{Handler: s.guard.HTTP(s.c.HTTPOpen, mux), TLSConfig: s.c.TLS, ReadHeaderTimeout: 5 * time.Second}
+	return &http.Server{
+		Handler: s.guard.HTTP(s.c.HTTPOpen, mux), TLSConfig: s.c.TLS, ReadHeaderTimeout: 5 * time.Second,
+		ErrorLog: slog.NewLogLogger(s.c.Logger.Handler(), slog.LevelInfo), // handshakes that failed: a caller's mistake
+	}
 }
 
 func (s *Server) serveHTTP() error {
