@@ -287,10 +287,13 @@ func (f *failover) askAgain(ctx context.Context) error {
 	return nil
 }
 
+// errors are what writers were told, the first of each and no more than fit in a sentence.
 func (f *failover) errors() error {
 	var errs []error
 	for _, w := range f.writers {
-		errs = append(errs, w.Failed()...)
+		if told := w.Failed(); len(told) > 0 && len(errs) < 3 {
+			errs = append(errs, told[0])
+		}
 	}
 	return errors.Join(errs...)
 }
