@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/urfave/cli/v2"
 
@@ -117,7 +119,7 @@ func (a *app) devOrders(c *cli.Context) error {
 	if err != nil {
 		return withCode(CodeUsage, err)
 	}
-	_, found, err := admin.TopicExists(c.Context, topic)
+	found, err := a.awaitBroker(c.Context, admin, topic)
 	admin.Close()
 	if err != nil {
 		return withCode(CodeNoLeader, err)
@@ -132,6 +134,27 @@ func (a *app) devOrders(c *cli.Context) error {
 	}
 	fmt.Fprintf(a.out, "%d orders written\n", count.Load())
 	return nil
+}
+
+// awaitBroker asks whether the topic is there. A broker that was started just before, in another terminal or with &, is
+// waited for.
+func (a *app) awaitBroker(ctx context.Context, admin *kafka.Admin, topic string) (found bool, err error) {
+	const patience, pause = 5 * time.Second, 200 * time.Millisecond
+	for began, told := time.Now(), false; ; {
+		_, found, err = admin.TopicExists(ctx, topic)
+		if err == nil || time.Since(began) > patience || !errors.Is(err, syscall.ECONNREFUSED) {
+			return found, err
+		}
+		if !told {
+			fmt.Fprintln(a.out, "no broker answers yet; it is waited for")
+			told = true
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return false, err
+		}
+	}
 }
 
 // mayListen says in one sentence why an address is not to be had.
