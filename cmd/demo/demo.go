@@ -193,7 +193,7 @@ func (d *demo) acts(ctx context.Context) error {
 		acts = append(acts, database, resolver, database)
 	}
 	for _, act := range acts {
-		d.setPhase("about to kill the " + act.what + " between a vote and its decision")
+		d.setPhase("waits to kill the " + act.what + " between a vote and its decision")
 		if err := d.act(ctx, act.what, act.target); err != nil {
 			return err
 		}
