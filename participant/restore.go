@@ -61,6 +61,7 @@ func (g *generation) restore(ctx context.Context) error {
 // restorePoint is what the task gets.
 func (g *generation) restorePoint() Restore {
 	return Restore{
+		Namespace:         g.m.namespace(),
 		Generation:        g.id,
 		Fresh:             g.order.GetRestorePoint() == nil,
 		RestoreGeneration: g.order.GetRestorePoint().GetGeneration(),

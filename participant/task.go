@@ -34,6 +34,8 @@ type Task interface {
 // Restore is where a generation begins.
 type Restore struct {
 	Generation uint64
+	// Namespace is the coordinator group's, from whose one counter the generation is.
+	Namespace Namespace
 	// Fresh: there is no restore point, start from nothing.
 	Fresh bool
 	// Epoch of the restore point.

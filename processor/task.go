@@ -89,6 +89,9 @@ func (t *task) Restore(ctx context.Context, r participant.Restore) error {
 	if err := sameSource(from, splits); err != nil {
 		return fmt.Errorf("restore point %d.%d: %w", r.RestoreGeneration, r.RestoreN, err)
 	}
+	if err := t.snap.Claim(ctx, r.Namespace.Name); err != nil {
+		return fmt.Errorf("state of operator %q: %w", t.p.operatorID, err)
+	}
 	if r.Fresh {
 		op.reset(splits)
 		t.snap.Clear()

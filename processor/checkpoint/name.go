@@ -10,7 +10,7 @@ import (
 
 // partName is what an id says: "<member>.<operator>.<generation>.<n>.<index>". Generations come from one
 // counter of the ledger, so an id belongs to one member and one epoch, for ever. In the store
-// "<pipeline>.<shard>." stands before it.
+// "<pipeline>.<shard>." stands before it, and Claim sees to it that one group has them.
 type partName struct {
 	member, operator     string
 	generation, n, index uint64
