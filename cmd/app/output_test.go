@@ -92,3 +92,20 @@ func TestWordsForPeople(t *testing.T) {
 		}
 	}
 }
+
+func TestRecordsOfNobodysEpochsAreExplained(t *testing.T) {
+	for foreign, want := range map[int]string{0: "", 1: "1 record of epochs that this pipeline has not decided: another pipeline", 12: "12 records of epochs"} {
+		var out bytes.Buffer
+		a := &app{out: &out, err: &out}
+		root := &cli.App{Flags: globalFlags(), Action: func(c *cli.Context) error {
+			r := verify.Report{Verdict: verify.Broken, Foreign: foreign}
+			return a.showReport(c, r, r)
+		}}
+		if err := root.Run([]string{"x"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := out.String(); !strings.Contains(got, want) || foreign == 0 && strings.Contains(got, "another pipeline") {
+			t.Errorf("of %d: %s", foreign, got)
+		}
+	}
+}

@@ -112,7 +112,16 @@ func caseRows(r verify.Report) [][]string {
 // showReport prints the verdict and the cases.
 func (a *app) showReport(c *cli.Context, v any, r verify.Report) error {
 	defer a.noteAside(c, r)
+	defer a.noteForeign(c, r)
 	return a.show(c, v, func() [][]string { return reportRows(r) }, func() [][]string { return caseRows(r) })
+}
+
+// noteForeign says where records come from that no epoch of the pipeline has written.
+func (a *app) noteForeign(c *cli.Context, r verify.Report) {
+	if r.Foreign > 0 {
+		a.note(c, fmt.Sprintf("%s of epochs that this pipeline has not decided: another pipeline, or one of another group, has written to the\n"+
+			"same place. Give each pipeline sinks of its own.", count(r.Foreign, "record")))
+	}
 }
 
 // noteAside says what was left out because of a rewind.

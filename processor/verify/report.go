@@ -3,6 +3,7 @@ package verify
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // Verdict of a Report.
@@ -43,6 +44,8 @@ type Report struct {
 	// Superseded counts the records in sinks that were left out because a rewind put their epochs aside.
 	Superseded       int `json:"-"`
 	SupersededEpochs int `json:"-"`
+	// Foreign counts the different ones that are of epochs which this pipeline never decided: somebody else wrote them.
+	Foreign int `json:"-"`
 
 	// Filtered, Late, Skipped, Dead and Passed records are in no window; Open windows have not fired.
 	Filtered, Late, Skipped, Dead, Passed int `json:"-"`
@@ -57,7 +60,7 @@ func newReport() Report {
 func (r *Report) judge() {
 	for _, list := range [][]Case{r.Missing, r.Doubled, r.Different, r.Undeterminable} {
 		slices.SortFunc(list, func(a, b Case) int {
-			return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Why, b.Why))
+			return cmp.Or(cmp.Compare(a.Sink, b.Sink), cmp.Compare(a.Window, b.Window), byNumbers(a.Key, b.Key), cmp.Compare(a.Why, b.Why))
 		})
 	}
 	switch {
@@ -68,6 +71,27 @@ func (r *Report) judge() {
 	default:
 		r.Verdict = Clean
 	}
+}
+
+// byNumbers compares texts so that "offset 9" comes before "offset 10".
+func byNumbers(a, b string) int {
+	digit := func(r rune) bool { return r >= '0' && r <= '9' }
+	for a != "" && b != "" {
+		m, n := len(a)-len(strings.TrimLeftFunc(a, digit)), len(b)-len(strings.TrimLeftFunc(b, digit))
+		if m == 0 || n == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(a[:m], "0"), strings.TrimLeft(b[:n], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y), cmp.Compare(m, n)); c != 0 {
+			return c
+		}
+		a, b = a[m:], b[n:]
+	}
+	return cmp.Compare(len(a), len(b))
 }
 
 // Unknowable is the report where nothing can be compared at all.

@@ -159,6 +159,9 @@ func TestS4_EveryDamageIsNamed(t *testing.T) {
 					found = found || what == want[0] && x.Sink == want[1] && x.Key == want[2] && strings.Contains(x.Why, want[3])
 				}
 			}
+			if foreign := c.name == "an epoch was not decided"; (r.Foreign == 1) != foreign {
+				t.Errorf("%d records are of nobody's epochs", r.Foreign)
+			}
 			if r.Verdict != verify.Broken || !found {
 				t.Errorf("want %s\n%s%s", c.want, shown(r), w)
 			}
