@@ -127,6 +127,9 @@ func (a *app) pipelineLint(c *cli.Context) error {
 	if err != nil || len(found) == 0 {
 		return err
 	}
+	if doc == nil {
+		a.note(c, "Expressions and the settings of adapters are looked at once these are mended.")
+	}
 	return failf(CodeUnhealthy, "%s has %s", file, count(len(found), "mistake"))
 }
 
