@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,7 +99,8 @@ func TestRecordsOfNobodysEpochsAreExplained(t *testing.T) {
 		var out bytes.Buffer
 		a := &app{out: &out, err: &out}
 		root := &cli.App{Flags: globalFlags(), Action: func(c *cli.Context) error {
-			r := verify.Report{Verdict: verify.Broken, Foreign: foreign}
+			r := verify.Report{Verdict: verify.Broken, Different: []verify.Case{{Why: "of another kind"}}}
+			r.Different = append(r.Different, slices.Repeat([]verify.Case{{Foreign: true}}, foreign)...)
 			return a.showReport(c, r, r)
 		}}
 		if err := root.Run([]string{"x"}); err != nil {

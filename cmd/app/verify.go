@@ -118,9 +118,15 @@ func (a *app) showReport(c *cli.Context, v any, r verify.Report) error {
 
 // noteForeign says where records come from that no epoch of the pipeline has written.
 func (a *app) noteForeign(c *cli.Context, r verify.Report) {
-	if r.Foreign > 0 {
+	foreign := 0
+	for _, x := range r.Different {
+		if x.Foreign {
+			foreign++
+		}
+	}
+	if foreign > 0 {
 		a.note(c, fmt.Sprintf("%s of epochs that this pipeline has not decided: another pipeline, or one of another group, has written to the\n"+
-			"same place. Give each pipeline sinks of its own.", count(r.Foreign, "record")))
+			"same place. Give each pipeline sinks of its own.", count(foreign, "record")))
 	}
 }
 

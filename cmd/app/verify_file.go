@@ -52,7 +52,7 @@ func newFileReport(r verify.Report) fileReport {
 	cases := func(in []verify.Case) []fileCase {
 		out := make([]fileCase, len(in))
 		for i, c := range in {
-			out[i] = fileCase(c)
+			out[i] = fileCase{Sink: c.Sink, Key: c.Key, Window: c.Window, Why: c.Why}
 		}
 		return out
 	}

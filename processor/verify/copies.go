@@ -130,8 +130,9 @@ func (e *evaluator) beyond(sink string, o *Output) bool {
 		return e.superseded(sink, at)
 	}
 	if cut.Decided.known() && at.after(cut.Decided) {
-		e.report.Foreign++
-		e.report.Different = append(e.report.Different, Case{Sink: sink, Key: o.Place, Why: fmt.Sprintf("it is of epoch %s, and the last that was decided is %s", at, cut.Decided)})
+		e.report.Different = append(e.report.Different, Case{
+			Sink: sink, Key: o.Place, Foreign: true, Why: fmt.Sprintf("it is of epoch %s, and the last that was decided is %s", at, cut.Decided),
+		})
 	}
 	return true
 }

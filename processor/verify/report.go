@@ -28,6 +28,8 @@ type Case struct {
 	Window string `json:"window"`
 	// Why, for people.
 	Why string `json:"-"`
+	// Foreign: it is of an epoch that this pipeline has not decided, so somebody else wrote it.
+	Foreign bool `json:"-"`
 }
 
 // Report is what Run found.
@@ -44,8 +46,6 @@ type Report struct {
 	// Superseded counts the records in sinks that were left out because a rewind put their epochs aside.
 	Superseded       int `json:"-"`
 	SupersededEpochs int `json:"-"`
-	// Foreign counts the different ones that are of epochs which this pipeline never decided: somebody else wrote them.
-	Foreign int `json:"-"`
 
 	// Filtered, Late, Skipped, Dead and Passed records are in no window; Open windows have not fired.
 	Filtered, Late, Skipped, Dead, Passed int `json:"-"`
