@@ -19,6 +19,10 @@ func (s *Server) propose(ctx context.Context, meta *unisinkv1.Meta, b ledger.Bod
 	if actor == "" {
 		actor = "unknown"
 	}
+	// The ledger would say so too, but in the log of every node by then, with all that was sent.
+	if len(actor) > ledger.MaxInstance || len(meta.GetRequestId()) > ledger.MaxInstance {
+		return ledger.Result{}, invalid("request id and actor may have %d bytes at most", ledger.MaxInstance)
+	}
 	r, err := s.c.Node.Propose(ctx, ledger.Command{Request: meta.GetRequestId(), Actor: actor, Body: b})
 	if err != nil {
 		return ledger.Result{}, s.proposalError(err)
