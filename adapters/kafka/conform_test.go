@@ -99,6 +99,7 @@ func TestConformance_SinkAndSource(t *testing.T) {
 	t.Run("sink", func(t *testing.T) {
 		cert := processortest.RunSink(t, processortest.SinkKit{New: func(t testing.TB) processortest.SinkTarget {
 			r := newRig(t)
+			r.refuseStaleEpochs()
 			return processortest.SinkTarget{
 				Process: func(testing.TB) participant.Resource { return r.sink() },
 				Read:    func(testing.TB) []string { return r.visible() },
