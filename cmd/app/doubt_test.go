@@ -160,6 +160,9 @@ func TestO6_ABrokenPromiseIsShownAndAPersonDecides(t *testing.T) {
 	expect(0, "running", "participant", "list", "--pipeline", "struck")
 	expect(5, "there is no pipeline", "participant", "list", "--pipeline", "nosuch")
 	expect(6, "has lost nothing", "pipeline", "accept-loss", "struck", "--why", "x")
+	expect(5, "there is no scope struck/7", "pipeline", "accept-loss", "struck/7", "--why", "x")
+	expect(5, "there is no scope struck/7", "pipeline", "resume", "struck/7", "--why", "x")
+	expect(2, "an epoch's is written like orders/0@7.12", "txn", "resolve", "struck/0/1.1", "--force", "accept-loss", "--branch", "all/out", "--why", "x")
 
 	strike.Store(true)
 	until("the broken promise is known", func() bool {

@@ -70,8 +70,12 @@ func handBranches(bs []HandBranch) []Branch {
 
 // announce registers a transaction before its branches are prepared.
 func (m *Machine) announce(s *step, c *Command, b Announce) {
-	if bad := checkHand(b.Branches, false); bad != "" || len(b.Branches) == 0 {
-		s.refuse(Invalid, "transaction %s announces nothing or badly: %s", b.Txn, bad)
+	if len(b.Branches) == 0 {
+		s.refuse(Invalid, "transaction %s announces no branch: name the resource of each branch that is to be prepared", b.Txn)
+		return
+	}
+	if bad := checkHand(b.Branches, false); bad != "" {
+		s.refuse(Invalid, "transaction %s is announced badly: %s", b.Txn, bad)
 		return
 	}
 	branches := handBranches(b.Branches)

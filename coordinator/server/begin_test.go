@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,19 @@ func TestATimeOutThatIsNoneIsRefusedAndNeverTakenForAnother(t *testing.T) {
 		})
 		if status.Code(err) != want {
 			t.Errorf("%d ms: %v, want %v", ms, err, want)
+		}
+	}
+}
+
+func TestAnAnnouncementOfNothingIsToldWhatIsMissing(t *testing.T) {
+	s := &transactions{s: &Server{c: Config{Node: aboutNow{shown{m: doubtful(t, 0)}}, HandTimeout: time.Minute}}}
+	for want, branches := range map[string][]*unisinkv1.HandBranch{
+		"announces no branch: name the resource": nil,
+		"has two branches":                       {{Resource: "out"}, {Resource: "out"}},
+	} {
+		_, err := s.Begin(t.Context(), &unisinkv1.BeginRequest{Txn: "00000000-03e8-7000-8000-0000000000ff", Branches: branches})
+		if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v branches: %v, want %q", branches, err, want)
 		}
 	}
 }

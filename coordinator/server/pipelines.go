@@ -149,6 +149,9 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 	if !ok && !known {
 		return nil, noPipeline(id.Pipeline)
 	}
+	if !ok {
+		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, fmt.Sprintf("there is no scope %s: pipeline %s has no such shard", id, id.Pipeline), nil)
+	}
 	out := &unisinkv1.ListEpochsResponse{RewindsForgotten: len(scope.Rewinds) == ledger.MaxRewinds}
 	for _, r := range scope.Rewinds {
 		out.Rewinds = append(out.Rewinds, &unisinkv1.Rewound{To: wire.FromEpoch(r.To), Newest: wire.FromEpoch(r.Newest)})

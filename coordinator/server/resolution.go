@@ -90,7 +90,11 @@ func (r *resolution) Prove(ctx context.Context, req *unisinkv1.ProveRequest) (*u
 
 // PaySweep pays debts. One that is not there has been paid, or went with its pipeline.
 func (r *resolution) PaySweep(ctx context.Context, req *unisinkv1.PaySweepRequest) (*unisinkv1.PaySweepResponse, error) {
-	if n := len(req.GetSweeps()); n > judgedAtOnce {
+	n := len(req.GetSweeps())
+	if n == 0 {
+		return nil, invalid("no debt is named that is to be paid; ListDuties lists them as sweeps")
+	}
+	if n > judgedAtOnce {
 		return nil, invalid("%d debts are to be paid, at most %d may be named at once", n, judgedAtOnce)
 	}
 	var g errgroup.Group // side by side, so that they share entries
@@ -119,6 +123,11 @@ func (r *resolution) PaySweep(ctx context.Context, req *unisinkv1.PaySweepReques
 func (r *resolution) Force(ctx context.Context, req *unisinkv1.ForceRequest) (*unisinkv1.ForceResponse, error) {
 	actions := map[unisinkv1.ForceAction]ledger.ForceAction{
 		unisinkv1.ForceAction_FORCE_ACTION_ACCEPT_LOSS: ledger.AcceptLoss, unisinkv1.ForceAction_FORCE_ACTION_WRITE_OFF: ledger.WriteOff,
+	}
+	if txn := req.GetBranch().GetTxn(); txn != "" {
+		if err := noTransaction(ledger.TxnID(txn)); err != nil {
+			return nil, err
+		}
 	}
 	f := ledger.Force{Action: actions[req.GetAction()], Why: req.GetWhy()}
 	f.Txn, f.Branch = branchOf(req.GetBranch())

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -167,6 +168,9 @@ func TestProofsAndSweepsThroughTheService(t *testing.T) {
 	}
 	pay := &unisinkv1.PaySweepRequest{Meta: &unisinkv1.Meta{Actor: "resolver"}, Sweeps: list(t, r).GetSweeps()}
 	pay.Sweeps = append(pay.Sweeps, &unisinkv1.SweepDuty{Scope: &unisinkv1.Scope{Pipeline: "gone"}, Generation: 1})
+	if _, err := r.PaySweep(ctx, &unisinkv1.PaySweepRequest{}); status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "no debt is named") {
+		t.Errorf("nothing is paid: %v", err)
+	}
 	for range 2 {
 		if _, err := r.PaySweep(ctx, pay); err != nil {
 			t.Error(err)

@@ -125,14 +125,23 @@ func (s *Server) inadmissible(id ledger.TxnID) (refused error) {
 	return refused
 }
 
+// noTransaction refuses what is not the name of a transaction.
+func noTransaction(id ledger.TxnID) error {
+	_, byHand := id.Time()
+	if _, _, isEpoch := id.Epoch(); byHand || isEpoch {
+		return nil
+	}
+	return invalid("%q is no transaction; an epoch's is written like orders/0@7.12, and one run by hand has a UUIDv7 in lower case", id)
+}
+
 // GetTransaction shows one transaction, an epoch's or one run by hand. Of an id that is unknown it
 // tells whether it could still be committed: not one that is too old or too new.
 func (t *transactions) GetTransaction(_ context.Context, req *unisinkv1.GetTransactionRequest) (*unisinkv1.GetTransactionResponse, error) {
 	id := ledger.TxnID(req.GetTxn())
-	_, byHand := id.Time()
-	if _, _, isEpoch := id.Epoch(); !byHand && !isEpoch {
-		return nil, invalid("%q is no transaction; an epoch's is written like orders/0@7.12, and one run by hand has a UUIDv7 in lower case", id)
+	if err := noTransaction(id); err != nil {
+		return nil, err
 	}
+	_, byHand := id.Time()
 	out := t.s.newDoubt(time.Now()).find(id)
 	if out == nil && byHand {
 		if bad := t.s.inadmissible(id); bad != nil {
