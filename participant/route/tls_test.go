@@ -79,18 +79,23 @@ func TestTLSChecksTheNameOfTheNodeThatIsDialled(t *testing.T) {
 func TestWhatIsNotTrustedIsSaid(t *testing.T) {
 	cert, pool := certificate(t, "node-a")
 	foreign, _ := certificate(t, "somebody")
-	x := &node{net: bufconn.Listen(1 << 16), answer: leads}
+	// A real connection: in memory a caller that is cut off can't read why.
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &node{answer: leads}
 	x.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{
 		MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{cert}, ClientAuth: tls.VerifyClientCertIfGiven, ClientCAs: pool,
 	})))
 	unisinkv1.RegisterTransactionsServer(x.server, x)
-	go func() { _ = x.server.Serve(x.net) }() // ends with Stop
+	go func() { _ = x.server.Serve(listener) }() // ends with Stop
 	t.Cleanup(x.server.Stop)
 	dial := func(ctx context.Context, addr string) (net.Conn, error) {
 		if addr == "down:1" {
 			return nil, errors.New("connection refused")
 		}
-		return x.net.DialContext(ctx)
+		return (&net.Dialer{}).DialContext(ctx, "tcp", listener.Addr().String())
 	}
 	shows := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &foreign, nil }
 	for name, c := range map[string]struct {
