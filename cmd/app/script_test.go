@@ -37,7 +37,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		RequireExplicitExec: false,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "freeport": freePort, "waitfor": waitFor, "eventually": eventually,
+			"exits": exits, "freeport": freePort, "mute": mute, "waitfor": waitFor, "eventually": eventually,
 			"shape": shape, "mktopic": makeTopic, "produce": produce, "oneline": oneLine, "soon": soon, "capture": capture, "helps": helps,
 			"example": example, "put": put, "rmtopic": removeTopic, "pgserver": pgServer, "sql": runSQL,
 			"pgkill": pgKill, "pgstart": pgStart,
@@ -147,6 +147,14 @@ func capture(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no match for %s", args[1])
 	}
 	ts.Setenv(args[0], m[1])
+}
+
+// mute VARIABLE: the variable names an address that takes connections and never answers.
+func mute(ts *testscript.TestScript, _ bool, args []string) {
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	ts.Check(err)
+	ts.Defer(func() { _ = l.Close() }) // nobody waits for it
+	ts.Setenv(args[0], l.Addr().String())
 }
 
 // eventually REGEXP COMMAND...: the command is run until its output matches, on either stream.

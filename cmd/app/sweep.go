@@ -58,11 +58,11 @@ func (a *app) resourceSweep(c *cli.Context) error {
 	}
 	dry := c.Bool("dry-run")
 	return a.withResolver(c, file, func(ctx context.Context, x *resolver.Resolver) error {
-		all, err := x.Look(ctx, !dry)
+		all, err := a.look(ctx, x, dry)
 		finished := map[string]string{}
 		if !dry {
 			done, finishErr := x.Finish(ctx, "")
-			err = errors.Join(err, finishErr)
+			err = errors.Join(err, unheard(err, finishErr))
 			for _, f := range done {
 				finished[f.Handle.GetName()] = doneText(f)
 			}
@@ -92,6 +92,41 @@ func (a *app) resourceSweep(c *cli.Context) error {
 		}
 		return errors.Join(a.show(c, rows, func() [][]string { return sweptRows(rows) }), sweepError(err, failed, doubtful))
 	})
+}
+
+// look lists and, unless it is dry, ends what is dead. It leaves half of the time to what is finished after it.
+func (a *app) look(ctx context.Context, x *resolver.Resolver, dry bool) ([]resolver.Prepared, error) {
+	if end, ok := ctx.Deadline(); ok && !dry {
+		limited, cancel := context.WithTimeout(ctx, time.Until(end)/2)
+		defer cancel()
+		ctx = limited
+	}
+	return x.Look(ctx, !dry)
+}
+
+// unheard are the errors of the finishing without those of resources that had not answered the look either.
+func unheard(look, finish error) error {
+	silent := map[string]bool{}
+	for _, err := range joined(look) {
+		if n := (*resolver.NoAnswer)(nil); errors.As(err, &n) {
+			silent[n.Resource] = true
+		}
+	}
+	var out error
+	for _, err := range joined(finish) {
+		if n := (*resolver.NoAnswer)(nil); !errors.As(err, &n) || !silent[n.Resource] {
+			out = errors.Join(out, err)
+		}
+	}
+	return out
+}
+
+// joined are the parts of an error that errors.Join made.
+func joined(err error) []error {
+	if parts, ok := err.(interface{ Unwrap() []error }); ok {
+		return parts.Unwrap()
+	}
+	return []error{err}
 }
 
 func sweptRows(rows []sweptRow) [][]string {

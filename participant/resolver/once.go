@@ -1,9 +1,14 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
 	"github.com/unisink/unisink/participant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -33,90 +38,219 @@ type Finished struct {
 	Err error
 }
 
-// Look lists every resource once and has judged what is there. With sweep it rolls back what is dead and nothing
-// else; what is decided is for Finish. The error joins those of whole resources; what others hold is returned all the
-// same. It is for use instead of Run.
-func (r *Resolver) Look(ctx context.Context, sweep bool) (all []Prepared, err error) {
-	for _, l := range r.lanes {
-		d, lookErr := l.ask(ctx)
-		var listing []judged
-		if lookErr == nil {
-			listing, lookErr = r.lookInto(ctx, l, sweep)
-		}
-		text := d.Text
-		if text == "" {
-			text = l.said.text
-		}
-		if lookErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", text, lookErr))
-		}
-		for _, x := range listing {
-			all = append(all, Prepared{Listed: x.Listed, Resource: text, Sentence: x.sentence, Why: x.why, Ended: x.ended, Err: x.err})
-		}
-	}
-	return all, err
+// NoAnswer is the error of a resource that did not answer in the time that it had: what became of the call is unknown.
+// It wraps the call's own error.
+type NoAnswer struct {
+	Resource string // its text for people
+	Asked    string // what it was "asked" or "told"
+	Within   time.Duration
+	Err      error
 }
 
-func (r *Resolver) lookInto(ctx context.Context, l *lane, sweep bool) ([]judged, error) {
+func (e *NoAnswer) Error() string {
+	out := context.DeadlineExceeded.Error()
+	why := e.Err.Error()
+	for strings.HasSuffix(why, out) { // that is said already
+		why = strings.TrimRight(strings.TrimSuffix(why, out), ": ")
+	}
+	return fmt.Sprintf("%s did not answer within %s when it was %s (%s)",
+		e.Resource, e.Within.Round(time.Millisecond), e.Asked, cmp.Or(why, "look whether it can be reached, and try again"))
+}
+
+func (e *NoAnswer) Unwrap() error { return e.Err }
+
+// told names a resource in an error of it that came after some time.
+func told(text, asked string, begun time.Time, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &NoAnswer{Resource: text, Asked: asked, Within: time.Since(begun), Err: err}
+	}
+	return fmt.Errorf("%s: %w", text, err)
+}
+
+// half ends after half of the time that is left, if that is limited.
+func half(ctx context.Context) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, time.Until(end)/2)
+	}
+	return context.WithCancel(ctx)
+}
+
+// Look lists every resource once and has judged what is there. With sweep it rolls back what is dead and nothing
+// else; what is decided is for Finish. It looks at all resources side by side, so that each has all of ctx's time. The
+// error joins those of whole resources, and names each, as a NoAnswer does; what others hold is returned all the same. It is for use
+// instead of Run.
+func (r *Resolver) Look(ctx context.Context, sweep bool) (all []Prepared, err error) {
+	found, errs := make([][]Prepared, len(r.lanes)), make([]error, len(r.lanes))
+	var g sync.WaitGroup
+	for i, l := range r.lanes {
+		g.Go(func() { found[i], errs[i] = r.lookAt(ctx, l, sweep) })
+	}
+	g.Wait()
+	return slices.Concat(found...), errors.Join(errs...)
+}
+
+// lookAt is Look at one resource.
+func (r *Resolver) lookAt(ctx context.Context, l *lane, sweep bool) (all []Prepared, err error) {
+	begun := time.Now()
+	d, err := l.ask(ctx)
+	text := cmp.Or(d.Text, l.said.text)
+	if err != nil {
+		return nil, told(text, "asked what it is", begun, err)
+	}
 	// What is listed is judged by a ledger that is at least as new as the listing.
 	o, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{})
 	if err != nil {
-		return nil, fmt.Errorf("ask for the namespace: %w", err)
+		return nil, fmt.Errorf("%s: ask for the namespace: %w", text, err)
 	}
 	j := job{ns: participant.Namespace{Name: o.GetNamespace(), Incarnation: o.GetIncarnation()}}
+	begun = time.Now()
 	listing, _, err := l.look(ctx, j)
-	if err == nil && sweep {
+	if errors.Is(err, errList) {
+		return nil, told(text, "asked what is prepared in it", begun, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", text, err)
+	}
+	if sweep {
 		l.dropAll(ctx, listing, j)
 	}
-	return listing, err
+	for _, x := range listing {
+		all = append(all, Prepared{Listed: x.Listed, Resource: text, Sentence: x.sentence, Why: x.why, Ended: x.ended, Err: x.err})
+	}
+	return all, nil
 }
 
 // Finish brings to their end the decided branches of one transaction, or of all if txn is empty, as far as they lie in
 // the resources and nothing earlier of the same participant and resource is in front of them (P6). Branches whose
-// member lives are finished as well: two at once do no harm. It is for use instead of Run.
+// member lives are finished as well: two at once do no harm. Resources are worked on side by side: one that does not
+// say what it is within half of ctx's time is left out, and nothing more is asked of one that did not answer. The error
+// joins those of whole resources. It is for use instead of Run.
 func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err error) {
 	o, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("ask what is to be done: %w", err)
 	}
-	reached := map[string]*lane{}
-	for _, l := range r.lanes {
-		d, askErr := l.ask(ctx)
-		if askErr != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", l.said.text, askErr))
-			continue
-		}
-		reached[d.Kind+"\x00"+d.Identity] = l
-	}
-	proven := map[chain]bool{}
+	h, err := r.reach(ctx)
+	h.ns = o.GetNamespace()
+	var duties []*unisinkv1.Duty
 	for _, d := range o.GetDuties() {
-		if txn != "" && txnOf(d.GetBranch()) != txn {
-			continue
+		if txn == "" || txnOf(d.GetBranch()) == txn {
+			duties = append(duties, d)
 		}
-		f := Finished{Branch: d.GetBranch(), Handle: d.GetHandle(), Outcome: d.GetOutcome()}
-		h := d.GetHandle()
-		l := reached[h.GetKind()+"\x00"+h.GetIdentity()]
-		switch {
-		case h.GetName() == "":
-			f.Err = errors.New("it was announced and never prepared; a listing after its time proves that")
-		case l == nil:
-			f.Err = fmt.Errorf("none of the resources is %s %s", h.GetKind(), h.GetIdentity())
-		case d.GetWaits() && !proven[chainOf(d.GetBranch())]:
-			f.Err = errors.New("an earlier branch of the same participant and resource comes first")
-		default:
-			if f.Err = owned(h, d.GetBranch(), o.GetNamespace()); f.Err != nil {
-				break
-			}
-			f.Proof, f.Err = l.bring(ctx, handleFromWire(h), d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED)
-			switch {
-			case f.Err == nil:
-				f.Err = l.prove(ctx, d, f.Proof, 0)
-			case errors.Is(f.Err, participant.ErrUndeterminable):
-				r.undeterminable(ctx, d.GetBranch(), f.Err)
-			}
-			proven[chainOf(d.GetBranch())] = f.Err == nil
-		}
-		all = append(all, f)
 	}
+	all = make([]Finished, len(duties))
+	var g sync.WaitGroup
+	for _, own := range h.apart(duties) {
+		g.Go(func() {
+			proven := map[chain]bool{}
+			for _, i := range own {
+				all[i] = h.finish(ctx, duties[i], proven)
+			}
+		})
+	}
+	g.Wait()
 	return all, err
+}
+
+// byHand is the work of one Finish.
+type byHand struct {
+	r       *Resolver
+	ns      string
+	reached map[string]*lane // by kind and identity
+	text    map[*lane]string // what people call it
+	mu      sync.Mutex       // guards silent; held for memory only
+	silent  map[*lane]error  // did not answer, and is asked nothing more
+}
+
+func identityOf(kind, identity string) string { return kind + "\x00" + identity }
+
+// reach asks every resource what it is, side by side.
+func (r *Resolver) reach(ctx context.Context) (*byHand, error) {
+	ctx, cancel := half(ctx)
+	defer cancel()
+	said, errs := make([]participant.Description, len(r.lanes)), make([]error, len(r.lanes))
+	var g sync.WaitGroup
+	for i, l := range r.lanes {
+		g.Go(func() {
+			begun := time.Now()
+			if said[i], errs[i] = l.ask(ctx); errs[i] != nil {
+				errs[i] = told(l.said.text, "asked what it is", begun, errs[i])
+			}
+		})
+	}
+	g.Wait()
+	h := &byHand{r: r, reached: map[string]*lane{}, text: map[*lane]string{}, silent: map[*lane]error{}}
+	for i, l := range r.lanes {
+		if errs[i] == nil {
+			h.reached[identityOf(said[i].Kind, said[i].Identity)], h.text[l] = l, cmp.Or(said[i].Text, l.said.text)
+		}
+	}
+	return h, errors.Join(errs...)
+}
+
+func (h *byHand) lane(d *unisinkv1.Duty) *lane {
+	return h.reached[identityOf(d.GetHandle().GetKind(), d.GetHandle().GetIdentity())]
+}
+
+// apart are the places of duties by the resource that their chain begins in: a chain stays together, in its order.
+func (h *byHand) apart(duties []*unisinkv1.Duty) map[*lane][]int {
+	first, out := map[chain]*lane{}, map[*lane][]int{}
+	for i, d := range duties {
+		c := chainOf(d.GetBranch())
+		if _, known := first[c]; !known {
+			first[c] = h.lane(d)
+		}
+		out[first[c]] = append(out[first[c]], i)
+	}
+	return out
+}
+
+// finish finishes one branch, if nothing stands in front of it.
+func (h *byHand) finish(ctx context.Context, d *unisinkv1.Duty, proven map[chain]bool) Finished {
+	f := Finished{Branch: d.GetBranch(), Handle: d.GetHandle(), Outcome: d.GetOutcome()}
+	l, handle := h.lane(d), d.GetHandle()
+	switch {
+	case handle.GetName() == "":
+		f.Err = errors.New("it was announced and never prepared; a listing after its time proves that")
+	case l == nil:
+		f.Err = fmt.Errorf("none of the resources that answered is %s %s", handle.GetKind(), handle.GetIdentity())
+	case d.GetWaits() && !proven[chainOf(d.GetBranch())]:
+		f.Err = errors.New("an earlier branch of the same participant and resource comes first")
+	default:
+		if f.Err = owned(handle, d.GetBranch(), h.ns); f.Err != nil {
+			break
+		}
+		f.Proof, f.Err = h.bring(ctx, l, d)
+		switch {
+		case f.Err == nil:
+			f.Err = l.prove(ctx, d, f.Proof, 0)
+		case errors.Is(f.Err, participant.ErrUndeterminable):
+			h.r.undeterminable(ctx, d.GetBranch(), f.Err)
+		}
+		proven[chainOf(d.GetBranch())] = f.Err == nil
+	}
+	return f
+}
+
+// bring makes one attempt, unless the resource has left another one without an answer.
+func (h *byHand) bring(ctx context.Context, l *lane, d *unisinkv1.Duty) (participant.Proof, error) {
+	h.mu.Lock()
+	silent := h.silent[l]
+	h.mu.Unlock()
+	if silent != nil {
+		return participant.Proof{}, silent
+	}
+	begun, what := time.Now(), "told to commit"
+	commit := d.GetOutcome() != unisinkv1.Outcome_OUTCOME_ABORTED
+	if !commit {
+		what = "told to roll back"
+	}
+	proof, err := l.bring(ctx, handleFromWire(d.GetHandle()), commit)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = told(h.text[l], what, begun, err)
+		h.mu.Lock()
+		h.silent[l] = err
+		h.mu.Unlock()
+	}
+	return proof, err
 }

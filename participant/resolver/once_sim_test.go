@@ -1,7 +1,10 @@
 package resolver_test
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -97,4 +100,57 @@ func owed(t *testing.T, r *rig) int {
 		t.Fatal(err)
 	}
 	return len(d.GetSweeps())
+}
+
+// One resource that hangs, whatever it is asked, has its own time alone: the others are looked at and finished, and
+// the error says which one did not answer.
+func TestAResourceThatHangsTakesNoTimeFromOthersByHand(t *testing.T) {
+	for _, hung := range []participanttest.Call{participanttest.CallDescribe, participanttest.CallList, participanttest.CallCommit} {
+		bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+			r.stuck(&atomic.Bool{}).kill()
+			time.Sleep(lease + time.Second)
+			ns := participant.Namespace{Name: "test", Incarnation: 1}
+			r.stores["dir"].Plant(participant.BranchName{Namespace: ns, Pipeline: pipeline, Member: "all", Resource: "dir", Generation: 1, N: 900}, "never decided")
+			out := r.stores["out"].Process()
+			out.SetHook(func(ctx context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+				if call != hung || when == participanttest.After {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			x, err := resolver.New(resolver.Config{Client: r.cl, Resources: []resolver.Resource{
+				{Name: "out", Finisher: out, Text: "memory out"}, {Name: "dir", Finisher: r.stores["dir"].Process()},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			limited := func() context.Context {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				t.Cleanup(cancel)
+				return ctx
+			}
+			found, lookErr := x.Look(limited(), true)
+			ended := 0
+			for _, f := range found {
+				if f.Ended {
+					ended++
+				}
+			}
+			if ended != 1 {
+				t.Errorf("%v hangs: %d things were rolled back in the other resource, want 1", hung, ended)
+			}
+			done, finishErr := x.Finish(limited(), "")
+			if n := len(r.stores["dir"].Prepared()); n != 0 {
+				t.Errorf("%v hangs: %d things are left in the other resource: %v", hung, n, done)
+			}
+			all := errors.Join(lookErr, finishErr)
+			for _, f := range done {
+				all = errors.Join(all, f.Err)
+			}
+			if all == nil || !strings.Contains(all.Error(), "memory out did not answer within ") || strings.Contains(all.Error(), "context deadline") || !errors.Is(all, context.DeadlineExceeded) {
+				t.Errorf("%v hangs: %v", hung, all)
+			}
+		})
+	}
 }

@@ -167,13 +167,16 @@ func (l *lane) sweepNow(ctx context.Context, j job) swept {
 	return out
 }
 
+// errList is of a resource that did not list; what look returns else is the coordinator's.
+var errList = errors.New("list what is prepared")
+
 // look lists, and has judged what is there.
 func (l *lane) look(ctx context.Context, j job) ([]judged, time.Duration, error) {
 	limited, cancel := context.WithTimeout(ctx, l.r.c.Attempt)
 	listed, err := l.f.List(limited, j.ns)
 	cancel()
 	if err != nil {
-		return nil, 0, fmt.Errorf("list what is prepared: %w", err)
+		return nil, 0, fmt.Errorf("%w: %w", errList, err)
 	}
 	var out []judged
 	var byHand time.Duration
