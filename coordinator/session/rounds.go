@@ -254,6 +254,12 @@ func (s *scope) decide(ctx context.Context, req *unisinkv1.VoteRequest, answer c
 		return nil, invalid("scope %s has %d members; they vote and wait for Committed", s.id, len(g.members))
 	}
 	if epoch.N > 0 && epoch.N <= g.final {
+		// The member takes for heard what the vote says of proofs; a generation that waits for them would wait for ever.
+		if k := roundKind(req.GetVote().GetKind()); (k == round.Yes || k == round.ReadOnly) && !mutant.On("session/late-vote-proves") {
+			if _, _, err := s.vote(ctx, req); err != nil {
+				return nil, err
+			}
+		}
 		return &unisinkv1.DecideResponse{Outcome: unisinkv1.Outcome_OUTCOME_COMMITTED, Stamp: s.r.stamp()}, nil
 	}
 	_, again, err := s.vote(ctx, req)
