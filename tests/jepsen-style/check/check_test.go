@@ -112,6 +112,26 @@ func TestAGoodHistoryHasNoFindings(t *testing.T) {
 	}
 }
 
+// Set back twice before anything was decided: the pipeline goes on from where it was set back to last.
+func TestOfSeveralRewindsTheLastCounts(t *testing.T) {
+	for range 20 { // they lie in a map
+		s := &story{}
+		s.open(1)
+		s.epoch(1, 1, 0, 3, 10)
+		s.epoch(1, 2, 3, 5, 11)
+		for i, to := range []uint64{1, 2} {
+			s.add(check.Event{Kind: check.Rewound, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: to}}})
+			s.open(uint64(i + 2))
+		}
+		s.epoch(3, 1, 5, 6, 20)
+		for _, f := range check.All(s.events, bounds()) {
+			if f.Rule == "C1" {
+				t.Fatal(f)
+			}
+		}
+	}
+}
+
 func last(events []check.Event, kind check.Kind) int {
 	for i := len(events) - 1; i >= 0; i-- {
 		if events[i].Kind == kind {

@@ -172,10 +172,12 @@ func exactlyOnce(events []Event, b Bounds) []Finding {
 		var last Epoch
 		for _, d := range ds {
 			from := at[last]
-			// The first decided generation at or after the rewind goes on from where it was set back to.
+			// The first decided generation at or after the rewind goes on from where it was set back to, and after
+			// several rewinds from where the last of them set it to.
+			newest := uint64(0)
 			for g, to := range back[scope] {
-				if last.Generation < g && d.epoch.Generation >= g {
-					from = at[to]
+				if last.Generation < g && d.epoch.Generation >= g && g > newest {
+					from, newest = at[to], g
 				}
 			}
 			at[d.epoch], last = voted[scope][d.epoch], d.epoch

@@ -249,6 +249,11 @@ func TestUnknownAnswersLeaveEverythingOpen(t *testing.T) {
 			b.call(60*ms, 61*ms, "t2", house.OpOutcome, "u", check.AnswerAborted)
 			b.call(62*ms, 63*ms, "t1", house.OpBegin, "u", check.AnswerRefused)
 		}},
+		{"a begin that was sent twice: the first took effect and ran into its deadline, the second was refused", func(b *book) {
+			b.begin(60*ms, 1100*ms, "u")
+			b.events[len(b.events)-1].Answer = check.AnswerRefused
+			b.call(1200*ms, 1201*ms, "t1", house.OpCommit, "u", check.AnswerAborted)
+		}},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			b := good()

@@ -76,7 +76,15 @@ func step(s state, in input, out output) []state {
 		return append(all, s)
 	}
 	if out.answer == check.AnswerRefused {
-		return []state{s}
+		if in.op != house.OpBegin || s.phase != nobody {
+			return []state{s}
+		}
+		// It may have been announced all the same: by a sending whose answer was lost, so that the next one found
+		// it known, and by then perhaps aborted at its deadline.
+		if in.until <= out.at {
+			return []state{s, {phase: aborted}}
+		}
+		return []state{s, {phase: announced, until: in.until}}
 	}
 	var all []state
 	for _, e := range effects {
