@@ -16,6 +16,9 @@ import (
 func (t *transactions) ownHandles(ctx context.Context, meta *unisinkv1.Meta, txn string, branches []*unisinkv1.HandBranch) error {
 	own := branchname.Owner{Txn: txn}
 	t.s.c.Node.View(func(m *ledger.Machine) { own.Namespace, own.Incarnation = m.Namespace() })
+	if own.Namespace == "" && len(branches) > 0 && !mutant.On("server/judges-when-it-knows") {
+		return NotLeader(t.s.c.Node) // it was just started, and has not applied yet who it is
+	}
 	for _, b := range branches {
 		own.Resource = b.GetResource()
 		bad := own.Foreign(b.GetHandle().GetName())
