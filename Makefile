@@ -28,7 +28,7 @@ TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
 # Order is cheapest first: the sooner a step is red, the less was waited for. The conformance kits run in `test` and `race`.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race explore spec mutants fuzz sim build-all torture jepsen
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore spec mutants fuzz sim build-all torture jepsen
 
 ##@ For everyone
 
@@ -89,6 +89,10 @@ unit: ## the fast tests: under a minute, no network, no processes
 race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge; SHORT=1 leaves out processes)
 	@# The rules about the repository read files one after the other, which the detector makes thirty times as slow.
 	go test -race $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
+
+.PHONY: points
+points: ## the server killed at each crash point of the PostgreSQL adapter (race has the points, but no servers)
+	go test -count=1 -tags $(GOTAGS) -timeout 5m -run '^TestEveryStepBearsAKilledServer$$' ./adapters/postgres
 
 .PHONY: failures
 failures: $(TOOLS)/.built ## each row of docs/failures.md with the tests that passed for it (KEEP=1: in the last run with JSON=)
