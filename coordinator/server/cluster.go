@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 
 	"google.golang.org/grpc/codes"
@@ -131,18 +132,7 @@ func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (
 // Status answers from this node's own knowledge.
 func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.StatusResponse, error) {
 	n := c.s.c.Node
-	st := n.NodeStatus()
-	leader, leaderAddr := n.Leader()
-	out := &unisinkv1.StatusResponse{
-		Node: st.ID, Leader: leader, LeaderClientAddress: leaderAddr, Term: st.Term, State: st.State,
-		LastIndex: st.LastIndex, AppliedIndex: st.AppliedIndex, SnapshotIndex: st.SnapshotIndex,
-		LeaderSilentMs: st.LeaderSilent.Milliseconds(), RaftAddress: st.RaftAddress,
-		SupportedFeatureLevel: ledger.CurrentFeatureLevel,
-	}
-	voters := map[string]bool{}
-	for _, v := range st.Voters {
-		voters[v] = true
-	}
+	out := &unisinkv1.StatusResponse{SupportedFeatureLevel: ledger.CurrentFeatureLevel}
 	n.ViewAt(func(m *ledger.Machine, index uint64) {
 		out.StateIndex = index
 		out.Namespace, out.Incarnation = m.Namespace()
@@ -151,9 +141,18 @@ func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.
 		for _, node := range m.Nodes() {
 			out.Nodes = append(out.Nodes, &unisinkv1.Node{
 				Id: node.ID, RaftAddress: node.RaftAddress, ClientAddress: node.ClientAddress,
-				FeatureLevel: node.FeatureLevel, Version: node.Version, Voter: voters[node.ID],
+				FeatureLevel: node.FeatureLevel, Version: node.Version,
 			})
 		}
 	})
+	// After the state: an entry applied in between would make the log look shorter than what was applied of it.
+	st := n.NodeStatus()
+	out.Node, out.Term, out.State, out.RaftAddress = st.ID, st.Term, st.State, st.RaftAddress
+	out.LastIndex, out.AppliedIndex, out.SnapshotIndex = st.LastIndex, st.AppliedIndex, st.SnapshotIndex
+	out.LeaderSilentMs = st.LeaderSilent.Milliseconds()
+	out.Leader, out.LeaderClientAddress = n.Leader()
+	for _, node := range out.Nodes {
+		node.Voter = slices.Contains(st.Voters, node.Id)
+	}
 	return out, nil
 }

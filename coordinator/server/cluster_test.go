@@ -13,7 +13,7 @@ type at struct {
 	index uint64
 }
 
-func (a *at) NodeStatus() NodeStatus                            { return NodeStatus{ID: "n1"} }
+func (a *at) NodeStatus() NodeStatus                            { return NodeStatus{ID: "n1", LastIndex: a.index} }
 func (a *at) Leader() (id, address string)                      { return "n1", "" }
 func (a *at) ViewAt(read func(m *ledger.Machine, index uint64)) { read(a.m, a.index) }
 
@@ -57,5 +57,27 @@ func TestTheStateIsHashedOnceForAnIndex(t *testing.T) {
 	change("q")
 	if hash() != second {
 		t.Error("a hash was kept of an index that nobody knows")
+	}
+}
+
+// applying is a node that applies an entry whenever it is asked for anything.
+type applying struct{ at }
+
+func (b *applying) NodeStatus() NodeStatus { b.index++; return b.at.NodeStatus() }
+func (b *applying) ViewAt(read func(m *ledger.Machine, index uint64)) {
+	b.index++
+	b.at.ViewAt(read)
+}
+
+// The log that a status tells of holds what its state was made of, however fast entries come.
+func TestAStatusTellsOfNoEntryBeyondItsLog(t *testing.T) {
+	node := &applying{at{shown{m: doubtful(t, 0)}, 7}}
+	s := &cluster{s: &Server{c: Config{Node: node}}}
+	st, err := s.Status(t.Context(), &unisinkv1.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.GetStateIndex() == 0 || st.GetStateIndex() > st.GetLastIndex() {
+		t.Errorf("the state holds entry %d of %d", st.GetStateIndex(), st.GetLastIndex())
 	}
 }
