@@ -88,7 +88,9 @@ unit: ## the fast tests: under a minute, no network, no processes
 .PHONY: race
 race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge; SHORT=1 leaves out processes)
 	@# The rules about the repository read files one after the other, which the detector makes thirty times as slow.
-	go test -race $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
+	@# One processor for each package, and as many packages side by side as there are processors: timers of a synctest bubble
+	@# that are due at once crash the detector's runtime when two processors run them (golang/go#78156).
+	cpus=$$(getconf _NPROCESSORS_ONLN); GOMAXPROCS=1 go test -race -p $$cpus -parallel $$cpus $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
 
 .PHONY: points
 points: ## the server killed at each crash point of the PostgreSQL adapter (race has the points, but no servers)
