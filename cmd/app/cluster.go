@@ -261,20 +261,16 @@ func askAll(ctx context.Context, secure func() *tls.Config, addresses []string) 
 }
 
 func statusRows(answers []nodeAnswer) [][]string {
-	rows := [][]string{{"NODE", "ADDRESS", "STATE", "LEADER", "TERM", "APPLIED", "LOG", "SNAPSHOT", "NAMESPACE", "HASH"}}
+	rows := [][]string{{"NODE", "ADDRESS", "STATE", "LEADER", "TERM", "APPLIED", "LOG", "SNAPSHOT", "NAMESPACE", "DIGEST"}}
 	for _, n := range answers {
 		if n.Status == nil {
 			rows = append(rows, []string{"?", n.Address, "no answer: " + n.Error, "", "", "", "", "", "", ""})
 			continue
 		}
 		s := n.Status
-		hash := s.GetStateHash()
-		if len(hash) > 12 {
-			hash = hash[:12]
-		}
 		rows = append(rows, []string{
 			s.GetNode(), n.Address, s.GetState(), dash(s.GetLeader()), fmt.Sprint(s.GetTerm()), fmt.Sprint(s.GetAppliedIndex()),
-			fmt.Sprint(s.GetLastIndex()), fmt.Sprint(s.GetSnapshotIndex()), dash(s.GetNamespace()), hash,
+			fmt.Sprint(s.GetLastIndex()), fmt.Sprint(s.GetSnapshotIndex()), dash(s.GetNamespace()), s.GetStateDigest(),
 		})
 	}
 	return rows

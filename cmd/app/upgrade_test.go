@@ -179,7 +179,7 @@ func agree(t *testing.T, nodes ...*served) {
 	for end := time.Now().Add(patience); time.Now().Before(end); pause(50 * time.Millisecond) {
 		seen = map[string]bool{}
 		for _, n := range nodes {
-			st, err := groupOf(t, n).Cluster().Status(t.Context(), &unisinkv1.StatusRequest{})
+			st, err := groupOf(t, n).Cluster().Status(t.Context(), &unisinkv1.StatusRequest{StateHash: true})
 			seen[fmt.Sprint(st.GetStateHash(), st.GetAppliedIndex(), err)] = true
 		}
 		if len(seen) == 1 {

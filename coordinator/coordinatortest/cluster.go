@@ -290,7 +290,7 @@ func (c *Cluster) Status(id string) (*unisinkv1.StatusResponse, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+	st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{StateHash: true})
 	return st, errors.Join(err, cl.Close())
 }
 
@@ -326,8 +326,8 @@ func (c *Cluster) Decide(b ledger.Body) {
 	}
 }
 
-// AssertSameState waits until all nodes have applied the same, and compares the hashes of what
-// they hold.
+// AssertSameState waits until all nodes have applied the same, and compares the hashes and the digests of
+// what they hold.
 func (c *Cluster) AssertSameState() {
 	c.t.Helper()
 	var seen map[string]string
@@ -335,7 +335,7 @@ func (c *Cluster) AssertSameState() {
 		seen = map[string]string{}
 		for _, id := range c.ids {
 			if st, err := c.Status(id); err == nil {
-				seen[id] = fmt.Sprintf("%d %s", st.GetAppliedIndex(), st.GetStateHash())
+				seen[id] = fmt.Sprintf("%d %s %s", st.GetAppliedIndex(), st.GetStateDigest(), st.GetStateHash())
 			}
 		}
 		distinct := map[string]bool{}

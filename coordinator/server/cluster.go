@@ -25,8 +25,8 @@ type cluster struct {
 	hashed hashedState
 }
 
-// hashedState is the hash of what a machine held at an index. Every client asks for the status when it starts, and a hash
-// walks the whole state.
+// hashedState is the hash of what a machine held at an index: a hash walks the whole state, and whoever watches a group
+// asks again and again.
 type hashedState struct {
 	m     *ledger.Machine
 	index uint64
@@ -130,14 +130,17 @@ func (c *cluster) done(self NodeStatus, namespace string, nodes []ledger.Node) (
 }
 
 // Status answers from this node's own knowledge.
-func (c *cluster) Status(context.Context, *unisinkv1.StatusRequest) (*unisinkv1.StatusResponse, error) {
+func (c *cluster) Status(_ context.Context, req *unisinkv1.StatusRequest) (*unisinkv1.StatusResponse, error) {
 	n := c.s.c.Node
 	out := &unisinkv1.StatusResponse{SupportedFeatureLevel: ledger.CurrentFeatureLevel}
 	n.ViewAt(func(m *ledger.Machine, index uint64) {
 		out.StateIndex = index
 		out.Namespace, out.Incarnation = m.Namespace()
 		out.FeatureLevel = m.FeatureLevel()
-		out.StateHash = c.hashAt(m, index)
+		out.StateDigest = fmt.Sprintf("%016x", m.Digest())
+		if req.GetStateHash() {
+			out.StateHash = c.hashAt(m, index)
+		}
 		for _, node := range m.Nodes() {
 			out.Nodes = append(out.Nodes, &unisinkv1.Node{
 				Id: node.ID, RaftAddress: node.RaftAddress, ClientAddress: node.ClientAddress,

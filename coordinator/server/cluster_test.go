@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/unisink/unisink/coordinator/ledger"
@@ -17,13 +18,13 @@ func (a *at) NodeStatus() NodeStatus                            { return NodeSta
 func (a *at) Leader() (id, address string)                      { return "n1", "" }
 func (a *at) ViewAt(read func(m *ledger.Machine, index uint64)) { read(a.m, a.index) }
 
-// Every client asks for the status when it starts, and a hash walks the whole state: it is made once for an index, and
+// A hash walks the whole state: it is made once for an index, and
 // made anew for another one, for another machine, and where nobody knows the index.
 func TestTheStateIsHashedOnceForAnIndex(t *testing.T) {
 	node := &at{shown{m: doubtful(t, 0)}, 7}
 	s := &cluster{s: &Server{c: Config{Node: node}}}
 	hash := func() string {
-		st, err := s.Status(t.Context(), &unisinkv1.StatusRequest{})
+		st, err := s.Status(t.Context(), &unisinkv1.StatusRequest{StateHash: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,5 +80,22 @@ func TestAStatusTellsOfNoEntryBeyondItsLog(t *testing.T) {
 	}
 	if st.GetStateIndex() == 0 || st.GetStateIndex() > st.GetLastIndex() {
 		t.Errorf("the state holds entry %d of %d", st.GetStateIndex(), st.GetLastIndex())
+	}
+}
+
+// A status that nobody asked for a hash costs no walk: with a million transactions that takes seconds, in which the node
+// applies nothing, and a node that is asked again and again while it reads its log would never come to its end.
+func TestAStatusTellsTheDigestAndHashesOnlyWhenAsked(t *testing.T) {
+	node := &at{shown{m: doubtful(t, 0)}, 7}
+	c := &cluster{s: &Server{c: Config{Node: node}}}
+	st, err := c.Status(t.Context(), &unisinkv1.StatusRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%016x", node.m.Digest()); st.GetStateDigest() != want {
+		t.Errorf("digest %s, want %s", st.GetStateDigest(), want)
+	}
+	if st.GetStateHash() != "" || c.hashed.hash != "" {
+		t.Error("the state was hashed though nobody asked")
 	}
 }

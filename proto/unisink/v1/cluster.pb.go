@@ -204,7 +204,9 @@ func (*BootstrapResponse) Descriptor() ([]byte, []int) {
 }
 
 type StatusRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Tell the hash of the state as well. The node walks all it holds for that, and applies nothing meanwhile.
+	StateHash     bool `protobuf:"varint,1,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +241,13 @@ func (*StatusRequest) Descriptor() ([]byte, []int) {
 	return file_unisink_v1_cluster_proto_rawDescGZIP(), []int{3}
 }
 
+func (x *StatusRequest) GetStateHash() bool {
+	if x != nil {
+		return x.StateHash
+	}
+	return false
+}
+
 type StatusResponse struct {
 	state               protoimpl.MessageState `protogen:"open.v1"`
 	Node                string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
@@ -253,7 +262,7 @@ type StatusResponse struct {
 	AppliedIndex uint64  `protobuf:"varint,9,opt,name=applied_index,json=appliedIndex,proto3" json:"applied_index,omitempty"`
 	Nodes        []*Node `protobuf:"bytes,10,rep,name=nodes,proto3" json:"nodes,omitempty"`
 	FeatureLevel uint32  `protobuf:"varint,11,opt,name=feature_level,json=featureLevel,proto3" json:"feature_level,omitempty"`
-	// Hash of the ledger's state, hexadecimal; equal on all nodes at equal state_index.
+	// Hash of the ledger's state, hexadecimal, when it was asked for; equal on all nodes at equal state_index.
 	StateHash     string `protobuf:"bytes,12,opt,name=state_hash,json=stateHash,proto3" json:"state_hash,omitempty"`
 	SnapshotIndex uint64 `protobuf:"varint,13,opt,name=snapshot_index,json=snapshotIndex,proto3" json:"snapshot_index,omitempty"`
 	// Milliseconds since the leader was last heard; 0 on the leader.
@@ -264,7 +273,10 @@ type StatusResponse struct {
 	SupportedFeatureLevel uint32 `protobuf:"varint,16,opt,name=supported_feature_level,json=supportedFeatureLevel,proto3" json:"supported_feature_level,omitempty"`
 	// Index of the newest entry that the state holds. It may be behind applied_index, which counts entries that are
 	// about to be applied and those that change nothing; 0: the state comes from a snapshot, and nothing was applied since.
-	StateIndex    uint64 `protobuf:"varint,17,opt,name=state_index,json=stateIndex,proto3" json:"state_index,omitempty"`
+	StateIndex uint64 `protobuf:"varint,17,opt,name=state_index,json=stateIndex,proto3" json:"state_index,omitempty"`
+	// Digest of the ledger's state, 64 bits, hexadecimal; equal on all nodes at equal state_index. It is kept up to date
+	// with every entry, so it costs nothing to tell.
+	StateDigest   string `protobuf:"bytes,18,opt,name=state_digest,json=stateDigest,proto3" json:"state_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +428,13 @@ func (x *StatusResponse) GetStateIndex() uint64 {
 		return x.StateIndex
 	}
 	return 0
+}
+
+func (x *StatusResponse) GetStateDigest() string {
+	if x != nil {
+		return x.StateDigest
+	}
+	return ""
 }
 
 type AddNodeRequest struct {
@@ -1015,8 +1034,10 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12&\n" +
 	"\x05nodes\x18\x03 \x03(\v2\x10.unisink.v1.NodeR\x05nodes\"\x13\n" +
-	"\x11BootstrapResponse\"\x0f\n" +
-	"\rStatusRequest\"\xd7\x04\n" +
+	"\x11BootstrapResponse\".\n" +
+	"\rStatusRequest\x12\x1d\n" +
+	"\n" +
+	"state_hash\x18\x01 \x01(\bR\tstateHash\"\xfa\x04\n" +
 	"\x0eStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12 \n" +
@@ -1038,7 +1059,8 @@ const file_unisink_v1_cluster_proto_rawDesc = "" +
 	"\fraft_address\x18\x0f \x01(\tR\vraftAddress\x126\n" +
 	"\x17supported_feature_level\x18\x10 \x01(\rR\x15supportedFeatureLevel\x12\x1f\n" +
 	"\vstate_index\x18\x11 \x01(\x04R\n" +
-	"stateIndex\"q\n" +
+	"stateIndex\x12!\n" +
+	"\fstate_digest\x18\x12 \x01(\tR\vstateDigest\"q\n" +
 	"\x0eAddNodeRequest\x12$\n" +
 	"\x04meta\x18\x01 \x01(\v2\x10.unisink.v1.MetaR\x04meta\x12%\n" +
 	"\x0eclient_address\x18\x02 \x01(\tR\rclientAddress\x12\x12\n" +

@@ -137,7 +137,7 @@ func (s *scribe) poll(ctx context.Context, n *node) error {
 func (s *scribe) askState(ctx context.Context, cl *participant.Client) {
 	ctx, cancel := context.WithTimeout(ctx, askEvery)
 	defer cancel()
-	st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{})
+	st, err := cl.Cluster().Status(ctx, &unisinkv1.StatusRequest{StateHash: true})
 	if err != nil || st.GetStateIndex() == 0 {
 		return // it is down, cut off, or has applied nothing yet
 	}

@@ -279,7 +279,7 @@ func (w *watchers) states(ctx context.Context, id string, cl *participant.Client
 	last := uint64(0)
 	for ctx.Err() == nil {
 		ask, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
-		st, err := cl.Cluster().Status(ask, &unisinkv1.StatusRequest{})
+		st, err := cl.Cluster().Status(ask, &unisinkv1.StatusRequest{StateHash: true})
 		cancel()
 		w.mu.Lock()
 		w.leads[id] = ""
