@@ -27,6 +27,8 @@ ONLY      ?=
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
+# Packages tested at once: one more than there are processors, since they wait for servers and disks a good deal.
+ATONCE    := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # Order is cheapest first: the sooner a step is red, the less was waited for. The conformance kits run in `test` and `race`.
 CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore spec mutants fuzz sim build-all torture jepsen
 
@@ -61,13 +63,15 @@ jepsen-long: ## the same for HOURS
 
 .PHONY: test
 test: $(if $(JSON),$(TOOLS)/.built) ## everything: the unit tests and the slower ones that start processes
+	@$(MAKE) -j2 packages modules
+
+.PHONY: packages
+packages:
 ifeq ($(JSON),)
-	go test -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
-	@$(MAKE) modules
+	go test -p $(ATONCE) -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
 else
 	@mkdir -p $(dir $(JSON))
-	$(TOOLS)/gotestsum --jsonfile $(JSON) --format standard-quiet -- -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
-	@$(MAKE) modules
+	$(TOOLS)/gotestsum --jsonfile $(JSON) --format standard-quiet -- -p $(ATONCE) -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
 endif
 
 .PHONY: modules
@@ -88,9 +92,9 @@ unit: ## the fast tests: under a minute, no network, no processes
 .PHONY: race
 race: ## all tests with the race detector, costly invariants and fault points (COUNT=10 before a merge; SHORT=1 leaves out processes)
 	@# The rules about the repository read files one after the other, which the detector makes thirty times as slow.
-	@# One processor for each package, and as many packages side by side as there are processors: timers of a synctest bubble
-	@# that are due at once crash the detector's runtime when two processors run them (golang/go#78156).
-	cpus=$$(getconf _NPROCESSORS_ONLN); GOMAXPROCS=1 go test -race -p $$cpus -parallel $$cpus $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
+	@# One processor for each package: timers of a synctest bubble that are due at once crash the detector's runtime
+	@# when two processors run them (golang/go#78156).
+	GOMAXPROCS=1 go test -race -p $(ATONCE) -parallel 2 $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
 
 .PHONY: points
 points: ## the server killed at each crash point of the PostgreSQL adapter (race has the points, but no servers)
