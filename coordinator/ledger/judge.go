@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/unisink/unisink/internal/mutant"
 )
@@ -15,11 +17,17 @@ type Found struct {
 	Epoch  Epoch
 	Branch BranchID
 	// Txn is set for transactions run by hand; scope, epoch and member are then zero.
-	Txn    TxnID
+	Txn TxnID
+	// Handle: where Epoch.N is 0 and its name ends in "|" and a number, those of one line, with the same text before
+	// that, were begun in the order of their numbers, each after the one before it was over.
 	Handle Handle
 	// Since is when it was begun, Unix ms by the resource's clock; 0: not known.
 	Since int64
 }
+
+// clockMargin is how far, in ms, the clocks of a resource and of a leader may be apart before Judge is misled: as far as
+// those of clients and leaders are let be.
+const clockMargin = MaxAhead
 
 // Sentence is what is to become of a prepared thing.
 type Sentence uint8
@@ -121,8 +129,9 @@ func (s *scope) judgeUnlisted(f Found, open bool) (Sentence, string) {
 }
 
 // judgeUnnumbered judges what is of a closed generation and does not say of which epoch. It is dead if the
-// lists of all that the generation decided are here; or if it was begun after the first decision of those that
-// are, for then it is of no epoch whose list was retired.
+// lists of all that the generation decided are here. If those of its first epochs were retired, it may be of one of them,
+// which was committed and proven, in a resource that was set back since; unless it was begun after one of those whose
+// lists are here. Its line tells that, or, where it has none, a time that no difference of clocks explains.
 func (s *scope) judgeUnnumbered(f Found, final uint64) (Sentence, string) {
 	g := f.Epoch.Generation
 	first := final + 1
@@ -132,16 +141,54 @@ func (s *scope) judgeUnnumbered(f Found, final uint64) (Sentence, string) {
 	if first == 1 {
 		return SentenceRollBack, fmt.Sprintf("generation %d is closed, and none of its %d decisions lists it", g, final)
 	}
+	if e := s.inLineBefore(f, first); e != nil && !mutant.On("ledger/judged-by-line") {
+		return SentenceRollBack, fmt.Sprintf("generation %d is closed, it was begun after what epoch %d of it lists was over, and no later decision lists it", g, e.Epoch.N)
+	}
 	after := int64(0)
 	if first <= final {
 		after = s.find(Epoch{g, first}).DecidedAt
 	} else if r := s.generation(g); r != nil {
 		after = r.ClosedAt
 	}
-	if after > 0 && f.Since > after {
-		return SentenceRollBack, fmt.Sprintf("generation %d is closed, it was begun after epoch %d of it was decided, and no later decision lists it", g, first-1)
+	margin := int64(clockMargin)
+	if mutant.On("ledger/clock-margin") {
+		margin = 0
+	}
+	if after > 0 && f.Since > after+margin {
+		return SentenceRollBack, fmt.Sprintf("generation %d is closed, it was begun more than %d s after epoch %d of it was decided, and no later decision lists it", g, margin/1000, first-1)
 	}
 	return SentenceInDoubt, fmt.Sprintf("generation %d is closed, and it may be of one of its first %d epochs, whose lists were retired once they were proven: the resource looks as if it had been set back", g, first-1)
+}
+
+// inLineBefore finds an epoch, of first or later of the same generation, that lists what was over when f was begun.
+func (s *scope) inLineBefore(f Found, first uint64) *epoch {
+	line, place, ok := inLine(f.Handle.Name)
+	if !ok {
+		return nil
+	}
+	for _, e := range s.epoch {
+		if e.Epoch.Generation != f.Epoch.Generation || e.Epoch.N < first {
+			continue
+		}
+		for i := range e.Branches {
+			h := &e.Branches[i].Handle
+			l, p, ok := inLine(h.Name)
+			if ok && h.Kind == f.Handle.Kind && h.Identity == f.Handle.Identity && l == line && p < place {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// inLine reads a handle's line and its place in it.
+func inLine(name string) (line string, place uint64, ok bool) {
+	i := strings.LastIndexByte(name, '|')
+	if i <= 0 {
+		return "", 0, false
+	}
+	place, err := strconv.ParseUint(name[i+1:], 10, 64)
+	return name[:i], place, err == nil
 }
 
 // judgeByHand judges a branch of a transaction run by hand.

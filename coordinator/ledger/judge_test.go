@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -64,7 +65,8 @@ func TestP7_WhatIsFoundIsJudgedByTheDecisionsHandles(t *testing.T) {
 		"of another incarnation":                           {later, SentenceLeave},
 		"of a pipeline that the ledger never knew":         {stranger, SentenceLeave},
 		"without an epoch, of the open generation":         {unnumbered(2, 1), SentenceLeave},
-		"without an epoch, begun after what was retired":   {unnumbered(1, 7500), SentenceRollBack},
+		"without an epoch, begun after what was retired":   {unnumbered(1, 4000+clockMargin+1), SentenceRollBack},
+		"without an epoch, begun about then":               {unnumbered(1, 7500), SentenceInDoubt},
 		"without an epoch, begun before all that is kept":  {unnumbered(1, 1500), SentenceInDoubt},
 		"without an epoch, and nobody knows when it began": {unnumbered(1, 0), SentenceInDoubt},
 	} {
@@ -72,6 +74,91 @@ func TestP7_WhatIsFoundIsJudgedByTheDecisionsHandles(t *testing.T) {
 		if got != c.want || why == "" {
 			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
 		}
+	}
+}
+
+// inSlot makes the decision of an epoch list a handle in a line of its own, as a Kafka slot has it.
+func inSlot(d Decide, line string, place uint64) Decide {
+	d.Votes = slices.Clone(d.Votes)
+	for i := range d.Votes {
+		if d.Votes[i].Member == "a" {
+			d.Votes[i].Branches = []Prepared{{Resource: "out", Handle: Handle{Kind: "mem", Version: 1, Name: fmt.Sprintf("%s|%d", line, place)}}}
+		}
+	}
+	return d
+}
+
+// slots is a machine of which generation 1 decided 1 to 6 in two slots in turn, with 1 s between, and was closed; the
+// lists of the first four were retired.
+func slots(t *testing.T) *Machine {
+	t.Helper()
+	m := running(t)
+	for n := uint64(1); n <= 6; n++ {
+		apply(t, m, int64(1000+n*1000), inSlot(deciding("p", Epoch{1, n}, "1", n-1), fmt.Sprintf("slot%d|7", n%2), n))
+	}
+	apply(t, m, 8000,
+		proving("p", Epoch{1, 6}, "a", "out", ProvenCommitted), proving("p", Epoch{1, 6}, "b", "dir", ProvenCommitted),
+		CloseGeneration{Scope: theScope, Generation: 1, Cause: "test"})
+	p, _ := m.Pipeline("p")
+	p.Settings.RestorePoints = 2
+	apply(t, m, 8500, PutPipeline{Pipeline: p})
+	apply(t, m, 9000, Retire{KeepEpochs: 1})
+	if _, kept := m.Epoch(theScope, Epoch{1, 4}); kept {
+		t.Fatal("the list of 1.4 is kept, and this shows nothing")
+	}
+	if _, kept := m.Epoch(theScope, Epoch{1, 5}); !kept {
+		t.Fatal("the list of 1.5 is retired, and this shows nothing")
+	}
+	return m
+}
+
+// Row T5, promise 5. A cluster is set back to a backup, in which the branch of an epoch is undecided again that was decided,
+// proven and retired; and its clock is ahead of the leader's, so that the branch seems to have been begun after decisions
+// whose lists are kept. Nobody may roll it back for that.
+func TestT5_ClocksThatDifferDoNotRollBackWhatWasProven(t *testing.T) {
+	m := slots(t)
+	for _, ahead := range []int64{0, 1, 2500, 5000, 30_000, clockMargin} {
+		for n := uint64(1); n <= 4; n++ {
+			f := found(Epoch{1, 0}, fmt.Sprintf("slot%d|7|%d", n%2, n))
+			f.Since = int64(1000+n*1000) - 500 + ahead // half a second before it was decided
+			if got, why := m.Judge(f, 100_000); got != SentenceInDoubt {
+				t.Errorf("the branch of 1.%d, with a clock that is %d ms ahead: %s (%s), want in doubt", n, ahead, got, why)
+			}
+		}
+	}
+}
+
+// Rows L1, P13. What a closed generation left behind its last decisions is rolled back though clocks could be that far
+// apart: in its line it stands behind what one of them lists. Without a person, or readers would wait for one after each crash.
+func TestL1_WhatStandsInLineBehindADecisionIsRolledBack(t *testing.T) {
+	m := slots(t)
+	for name, c := range map[string]struct {
+		handle string
+		since  int64
+		want   Sentence
+	}{
+		"behind what 1.5 lists":                {"slot1|7|7", 7900, SentenceRollBack},
+		"behind what 1.6 lists":                {"slot0|7|8", 8000, SentenceRollBack},
+		"nobody knows when it was begun":       {"slot0|7|8", 0, SentenceRollBack},
+		"the clock of the cluster is behind":   {"slot0|7|8", 100, SentenceRollBack},
+		"before what 1.6 lists":                {"slot0|7|4", 7900, SentenceInDoubt},
+		"of another producer":                  {"slot0|8|1", 7900, SentenceInDoubt},
+		"of a slot that none of them used":     {"slot2|7|9", 7900, SentenceInDoubt},
+		"of a slot whose name begins alike":    {"slot|7|9", 7900, SentenceInDoubt},
+		"what stands there is no number":       {"slot0|7|x", 7900, SentenceInDoubt},
+		"long after, in a slot of its own":     {"slot2|7|9", 6000 + clockMargin + 1, SentenceRollBack},
+		"the very thing that a decision lists": {"slot0|7|6", 7900, SentenceCommit},
+	} {
+		f := found(Epoch{1, 0}, c.handle)
+		f.Since = c.since
+		if got, why := m.Judge(f, 100_000); got != c.want {
+			t.Errorf("%s: %s (%s), want %s", name, got, why, c.want)
+		}
+	}
+	other := found(Epoch{1, 0}, "slot0|7|8")
+	other.Handle.Identity = "another cluster"
+	if got, why := m.Judge(other, 100_000); got != SentenceInDoubt {
+		t.Errorf("the same name in another cluster: %s (%s)", got, why)
 	}
 }
 
