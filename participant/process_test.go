@@ -219,7 +219,7 @@ func (c *counter) work(ctx context.Context, run participant.Run, barriers <-chan
 			if fail(err) {
 				return
 			}
-			if fail(b.(*participanttest.MemoryBranch).Write(fmt.Sprintf("%s-%d", c.name, c.position()))) {
+			if fail(b.(interface{ Write(record string) error }).Write(fmt.Sprintf("%s-%d", c.name, c.position()))) {
 				return
 			}
 			c.mu.Lock()

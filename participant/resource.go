@@ -110,6 +110,9 @@ type Opening struct {
 	MaxPending int
 	// EpochInterval is how often branches are prepared, for sizing buffers.
 	EpochInterval time.Duration
+	// Held is the newest older generation in which this holder surely had the resource open, and after which nobody has
+	// swept yet; 0: none is known. A resource that keeps notes of its own and finds none of that generation has lost them.
+	Held uint64
 }
 
 // Namespace names a coordinator group in the resources that it shares with others. The incarnation
@@ -252,7 +255,9 @@ type Listed struct {
 	// Handle is good enough for Rollback; whether it may be committed is said by the ledger alone,
 	// and then by the handle in the decision.
 	Handle Handle
-	// Name says whose it is. N is 0 where the resource's names do not carry it.
+	// Name says whose it is. N is 0 where the resource's names do not carry it. Then the names of handles that end in "|" and a
+	// number promise an order: of those with the same text before it, each was begun after the ones with lower numbers
+	// were over. By that it is judged, and by Since where no decision that is kept has one in the same line.
 	Name BranchName
 	// Since is when it was prepared or begun; zero when unknown.
 	Since time.Time

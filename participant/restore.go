@@ -123,7 +123,7 @@ func (g *generation) listed(ctx context.Context) (map[string][]*unisinkv1.Unfini
 
 // recover opens one resource for the generation and ends what older ones left in it.
 func (g *generation) recover(ctx context.Context, alias string, r Resource, o Opening, list []*unisinkv1.Unfinished) ([]*unisinkv1.BranchProof, error) {
-	o.Resource = alias
+	o.Resource, o.Held = alias, g.openedIn(alias)
 	if err := g.m.retry(ctx, "open", alias, func(ctx context.Context) error { return r.Open(ctx, o) }); err != nil {
 		return nil, err
 	}
@@ -152,6 +152,26 @@ func (g *generation) recover(ctx context.Context, alias string, r Resource, o Op
 		}
 	}
 	return proofs, nil
+}
+
+// openedIn is the newest older generation in which this member surely had a resource open, of those that still owe a sweep of it:
+// one that decided something, which takes a vote of every member, or of which a decided branch is listed here.
+func (g *generation) openedIn(alias string) (held uint64) {
+	if g.m.cfg.AllowChangedResources {
+		return 0 // it may be another one than it was
+	}
+	opened := map[uint64]bool{g.order.GetRestorePoint().GetGeneration(): true}
+	for _, u := range g.order.GetUnfinished() {
+		if u.GetResource() == alias {
+			opened[u.GetEpoch().GetGeneration()] = true
+		}
+	}
+	for _, d := range g.order.GetDebts() {
+		if d.GetMember() == g.m.cfg.Member && d.GetResource() == alias && opened[d.GetGeneration()] {
+			held = max(held, d.GetGeneration())
+		}
+	}
+	return held
 }
 
 // sweep rolls back what is prepared under this member's name in this resource by older generations

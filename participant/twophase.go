@@ -58,7 +58,10 @@ type TwoPhaseConfig[T any] struct {
 	// should be minutes at least. 0: for ever.
 	HoldsFor time.Duration
 	// Encode and Decode write and read T; default JSON. Encoded it should stay below 8 KiB: it travels in
-	// the vote.
+	// the vote, and another version of the program may have to read it. Decode refuses what it does not
+	// understand as a whole, a field too many or one that is missing, since Commit and Abort are called with what it
+	// returns; the default does. To change T, add fields with omitempty whose absence means what it meant before, or
+	// let the old version finish first.
 	Encode func(t T) ([]byte, error)
 	Decode func(data []byte) (T, error)
 }
@@ -100,11 +103,7 @@ func NewTwoPhase[T any](four TwoPhase[T], c TwoPhaseConfig[T]) (*TwoPhaseResourc
 	}
 	if c.Encode == nil {
 		c.Encode = func(t T) ([]byte, error) { return json.Marshal(t) }
-		c.Decode = func(data []byte) (T, error) {
-			var t T
-			err := json.Unmarshal(data, &t)
-			return t, err
-		}
+		c.Decode = decodeWhole[T]
 	}
 	return &TwoPhaseResource[T]{four: four, c: c, writing: map[*TwoPhaseBranch[T]]bool{}}, nil
 }
@@ -118,12 +117,16 @@ func (r *TwoPhaseResource[T]) Describe(context.Context) (Description, error) {
 }
 
 // Open implements Resource. The fence is in the journal; an older process that passed it by a hair is kept
-// out by Abort, which it finds done to its T.
+// out by Abort, which it finds done to its T. ErrMisconfigured, and no new journal, where an older generation surely
+// had it open and it shows no trace of that.
 func (r *TwoPhaseResource[T]) Open(ctx context.Context, o Opening) error {
 	if r.c.Journal == nil {
 		return fmt.Errorf("open %s: %w: without a journal it can only finish what others have prepared", r.c.Text, ErrMisconfigured)
 	}
 	if err := r.alive(); err != nil {
+		return err
+	}
+	if err := r.kept(ctx, o); err != nil {
 		return err
 	}
 	if err := r.own(ctx); err != nil {

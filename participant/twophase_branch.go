@@ -39,14 +39,17 @@ func (b *TwoPhaseBranch[T]) Transaction(ctx context.Context) (T, error) {
 	if b.begun != nil {
 		return b.begun.t, nil
 	}
+	if _, err := b.r.noted(ctx, b.name, ErrMisconfigured); err != nil { // else the note below would make the journal anew
+		return none, fmt.Errorf("begin %s in %s: %w", b.name, b.r.c.Text, err)
+	}
 	at := time.Now()
 	t, err := b.r.four.Begin(ctx)
 	if err != nil {
 		return none, fmt.Errorf("begin %s in %s: %w", b.name, b.r.c.Text, err)
 	}
-	body, err := b.r.c.Encode(t)
+	body, err := b.r.encode(b.name, t)
 	if err != nil {
-		return none, b.unnoted(ctx, t, fmt.Errorf("encode the transaction of %s: %w: %w", b.name, ErrMisconfigured, err))
+		return none, b.unnoted(ctx, t, err)
 	}
 	own := &begun[T]{t: t, key: uniqueKey(b.name), at: at}
 	if !mutant.On("twophase/noted-before-written") {
@@ -147,18 +150,15 @@ func (b *TwoPhaseBranch[T]) promise(ctx context.Context) (Handle, error) {
 	}
 	fault.Point("twophase/after-prepared")
 	// Last, so that no newer generation was open while it was not yet prepared.
-	if b.name.Txn == "" && !mutant.On("twophase/fence") {
-		err = b.r.fenced(ctx, b.name)
-	}
-	return h, err
+	return h, b.r.fenced(ctx, b.name)
 }
 
 // step moves the branch's entry on, with T as it is now, and makes the handle of it. ErrLost: somebody
 // has rolled the branch back.
 func (b *TwoPhaseBranch[T]) step(ctx context.Context, to entryState) (Handle, error) {
-	body, err := b.r.c.Encode(b.begun.t)
+	body, err := b.r.encode(b.name, b.begun.t)
 	if err != nil {
-		return Handle{}, fmt.Errorf("encode the transaction of %s: %w: %w", b.name, ErrMisconfigured, err)
+		return Handle{}, err
 	}
 	h := b.r.handle(b.name, b.begun.key, body)
 	if err := h.Check(); err != nil {
@@ -170,6 +170,11 @@ func (b *TwoPhaseBranch[T]) step(ctx context.Context, to entryState) (Handle, er
 		}
 		return &entry{State: to, Name: b.name.String(), Body: body, At: b.begun.at.UnixMilli()}, nil
 	})
+	if errors.Is(err, ErrLost) { // or the journal was
+		if _, gone := b.r.noted(ctx, b.name, ErrMisconfigured); gone != nil {
+			err = gone
+		}
+	}
 	if err != nil {
 		return Handle{}, fmt.Errorf("note that %s is %s: %w", b.name, to, err)
 	}

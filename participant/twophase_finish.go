@@ -19,20 +19,20 @@ func (r *TwoPhaseResource[T]) handle(name BranchName, key string, body []byte) H
 	}
 }
 
-// Commit implements Resource. It works without a journal too.
+// Commit implements Resource. It works without a journal too. ErrUndeterminable where T was written by a version of the
+// program whose T has another shape, or the journal has no trace of the generation that prepared it: nothing is called.
 func (r *TwoPhaseResource[T]) Commit(ctx context.Context, h Handle) (Proof, error) {
 	return r.finish(ctx, h, entryCommitted)
 }
 
-// Rollback implements Resource. It works without a journal too.
+// Rollback implements Resource. It works without a journal too. ErrUndeterminable as for Commit where T has another shape.
 func (r *TwoPhaseResource[T]) Rollback(ctx context.Context, h Handle) (Proof, error) {
 	return r.finish(ctx, h, entryRolledBack)
 }
 
 // finish brings a T to its end and notes it. The end that is noted first stands.
 func (r *TwoPhaseResource[T]) finish(ctx context.Context, h Handle, want entryState) (Proof, error) {
-	t, err := r.mine(h)
-	if err != nil {
+	if err := r.mine(h); err != nil {
 		return Proof{}, err
 	}
 	old, err := r.look(ctx, h)
@@ -41,6 +41,15 @@ func (r *TwoPhaseResource[T]) finish(ctx context.Context, h Handle, want entrySt
 	}
 	if old != nil && old.State.ended() {
 		return r.proof(old.State, "the journal says so, since "+time.UnixMilli(old.At).UTC().Format(time.RFC3339)), nil
+	}
+	t, err := r.read(h)
+	if err != nil {
+		return Proof{}, err
+	}
+	if old == nil && want == entryCommitted {
+		if err := r.traced(ctx, h); err != nil {
+			return Proof{}, err
+		}
 	}
 	end, evidence, err := r.call(ctx, h, t, want)
 	if err != nil {
@@ -95,21 +104,16 @@ func (r *TwoPhaseResource[T]) proof(end entryState, evidence string) Proof {
 	return p
 }
 
-// mine reads the T of a handle that is this service's.
-func (r *TwoPhaseResource[T]) mine(h Handle) (T, error) {
-	var none T
+// mine is an error if a handle is not this service's, or the resource is closed.
+func (r *TwoPhaseResource[T]) mine(h Handle) error {
 	if err := r.alive(); err != nil {
-		return none, err
+		return err
 	}
 	if h.Kind != r.c.Kind || h.Version != twoPhaseVersion || h.Identity != r.c.Identity {
-		return none, fmt.Errorf("%w: %s version %d of %q, this is %s version %d of %q",
+		return fmt.Errorf("%w: %s version %d of %q, this is %s version %d of %q",
 			ErrUnknownHandle, h.Kind, h.Version, h.Identity, r.c.Kind, twoPhaseVersion, r.c.Identity)
 	}
-	t, err := r.c.Decode(h.Body)
-	if err != nil {
-		return none, fmt.Errorf("%w: the transaction in handle %s cannot be read: %w", ErrUnknownHandle, h.Name, err)
-	}
-	return t, nil
+	return nil
 }
 
 // look reads what the journal has of a handle; nil: nothing, or there is no journal.
@@ -127,7 +131,7 @@ func (r *TwoPhaseResource[T]) look(ctx context.Context, h Handle) (*entry, error
 
 // Inspect implements Resource. All it can tell is what the journal says.
 func (r *TwoPhaseResource[T]) Inspect(ctx context.Context, h Handle) (State, error) {
-	if _, err := r.mine(h); err != nil {
+	if err := r.mine(h); err != nil {
 		return stateUnset, err
 	}
 	e, err := r.look(ctx, h)

@@ -157,6 +157,9 @@ func (r *TwoPhaseResource[T]) owned(ctx context.Context) error {
 	if err == nil {
 		err = r.mineIs(found[ownerKey])
 	}
+	if err == nil && found[ownerKey] == nil {
+		err = r.everOpened(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("read the journal of %s: %w", r.c.Text, err)
 	}
@@ -192,23 +195,6 @@ func (r *TwoPhaseResource[T]) raise(ctx context.Context, o Opening) error {
 	})
 	if err != nil {
 		return fmt.Errorf("open generation %d of %s in %s: %w", o.Generation, o.Scope, r.c.Text, err)
-	}
-	return nil
-}
-
-// fenced is ErrFenced once a newer generation than the branch's has been opened by its holder.
-func (r *TwoPhaseResource[T]) fenced(ctx context.Context, name BranchName) error {
-	key := fenceKey(name.Namespace, name.Scope(), name.Member, name.Resource)
-	found, err := r.c.Journal.Entries(ctx, key)
-	if err != nil {
-		return fmt.Errorf("prepare %s: read the fence: %w", name, err)
-	}
-	have, err := readFence(found[key])
-	if err != nil {
-		return fmt.Errorf("prepare %s: %w", name, err)
-	}
-	if have > name.Generation {
-		return fmt.Errorf("prepare %s: %w by generation %d", name, ErrFenced, have)
 	}
 	return nil
 }
