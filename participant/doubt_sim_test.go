@@ -117,3 +117,43 @@ func TestL1_AnUndecidedEpochIsListedAndAborted(t *testing.T) {
 		exactlyOnce(t, stores[0], "one", 20)
 	})
 }
+
+// Promise 5, row S5. A decided branch meets an error that no repetition mends. It is tried on, its scope stands still once it
+// has no room left and is not halted, since a mended process finishes it; and whoever asks is told what is the matter.
+func TestS5_ABranchThatOnlyAPersonCanHelpSaysSo(t *testing.T) {
+	for class, hopeless := range map[error]bool{participant.ErrBug: true, participant.ErrMisconfigured: true, participant.ErrUnknownHandle: true, participant.ErrRetry: false} {
+		t.Run(class.Error(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				_, client, stores, workers := doubted(t)
+				s := &spoilt{err: fmt.Errorf("the table is gone: %w", class)}
+				workers[1].memory.SetHook(s.hook)
+				reason := func() string {
+					for _, x := range doubts(t, client) {
+						for _, b := range x.GetBranches() {
+							if b.GetMember() == "two" && strings.Contains(b.GetNext(), "the table is gone") {
+								return b.GetNext()
+							}
+						}
+					}
+					return ""
+				}
+				within(t, 10*time.Second, "the reason is shown", func() bool { return reason() != "" })
+				if got := strings.Contains(reason(), "a person must act"); got != hopeless {
+					t.Errorf("a person is called: %t, want %t: %s", got, hopeless, reason())
+				}
+				if got := workers[1].member.Status().WaitingFor; strings.Contains(got, "a person must act") != hopeless {
+					t.Errorf("the member itself says %q", got)
+				}
+				if why := haltedWhy(t, client); why != "" {
+					t.Errorf("halted: %s", why)
+				}
+				s.mend()
+				visible := len(stores[0].Records())
+				within(t, time.Minute, "it goes on", func() bool { return len(stores[0].Records()) > visible+20 })
+				for i, name := range []string{"one", "two"} {
+					exactlyOnce(t, stores[i], name, 20)
+				}
+			})
+		})
+	}
+}

@@ -108,6 +108,9 @@ func hopeless(err error) bool {
 	return isAny(err, ErrFenced, ErrLost, ErrMisconfigured, ErrBug, ErrUndeterminable)
 }
 
+// forPeople reports what no repetition mends, of a branch that must be finished all the same.
+func forPeople(err error) bool { return isAny(err, ErrMisconfigured, ErrUnknownHandle, ErrBug) }
+
 func isAny(err error, kinds ...error) bool {
 	return slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) })
 }

@@ -3,6 +3,7 @@ package participant
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -97,6 +98,7 @@ func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h 
 	trying := what + " branch " + h.Name
 	defer t.over(trying, h.Alias)
 	pause := newResourceBackOff()
+	var last error
 	for attempt := 1; ; attempt++ {
 		limited, cancel := context.WithTimeout(ctx, attemptLimit)
 		proof, err := call(limited, h)
@@ -105,7 +107,7 @@ func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h 
 		case err == nil && (proof.Verdict == Committed || proof.Verdict == RolledBack):
 			return proof, nil
 		case ctx.Err() != nil:
-			return Proof{}, context.Cause(ctx)
+			return Proof{}, cutShort(ctx, last)
 		case err == nil:
 			err = errors.New("the answer proves nothing")
 		case isAny(err, final...):
@@ -117,15 +119,23 @@ func bring(ctx context.Context, logger *slog.Logger, t *troubles, r Resource, h 
 		}
 		t.note(trying, h.Alias, err)
 		log := logger.WarnContext
-		if errors.Is(err, ErrMisconfigured) || errors.Is(err, ErrUnknownHandle) || errors.Is(err, ErrBug) {
+		if forPeople(err) {
 			log = logger.ErrorContext // a person must act; until then it is in doubt, never given up
 		}
 		log(ctx, "branch not finished, trying again", obs.Command(what), obs.Resource(h.Alias), obs.Branch(h.Name),
 			obs.Attempt(attempt), obs.Next(wait), obs.Err(err))
-		if !route.Sleep(ctx, wait) {
-			return Proof{}, context.Cause(ctx)
+		if last = err; !route.Sleep(ctx, wait) {
+			return Proof{}, cutShort(ctx, last)
 		}
 	}
+}
+
+// cutShort is why something was tried no longer, with what was last answered, for people.
+func cutShort(ctx context.Context, last error) error {
+	if last == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w; it was tried until then, and the last answer was: %s", context.Cause(ctx), last.Error())
 }
 
 // resolved notes the proof of a branch. One that shows the opposite of the verdict is a heuristic

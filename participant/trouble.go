@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // troubles are what a member tries in vain, for those who look from outside: an open resource that
@@ -34,11 +36,17 @@ func (t *troubles) note(what, alias string, err error) {
 		v.since = time.Now()
 	}
 	v.text = fmt.Sprintf("resource %q: tries to %s since %s: %v", alias, what, v.since.UTC().Format("15:04:05 UTC"), err)
+	if forPeople(err) && !mutant.On("participant/told-to-a-person") {
+		v.text += personNeeded
+	}
 	if t.now == nil {
 		t.now = map[string]trouble{}
 	}
 	t.now[key] = v
 }
+
+// personNeeded stands behind what no repetition mends.
+const personNeeded = "; that does not pass by itself: a person must act, and it is tried on"
 
 // over says that it succeeded, or is not tried any longer.
 func (t *troubles) over(what, alias string) {

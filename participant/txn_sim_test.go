@@ -3,6 +3,7 @@ package participant_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -159,6 +160,26 @@ func TestP10_AnIDCarriesTheTimeOfNowAndNotOfAnEarlierOne(t *testing.T) {
 		sec, nsec := id.Time().UnixTime()
 		if drawn := time.Unix(sec, nsec); id.Version() != 7 || time.Since(drawn) > time.Second || time.Until(drawn) > 0 {
 			t.Errorf("%s is of %s, now it is %s; before, %s was drawn", id, drawn, time.Now(), real)
+		}
+	})
+}
+
+// Row S5. The caller's patience ends while a resource answers what only a person can mend: what it answered is said.
+func TestS5_WhatIsUnfinishedByHandSaysWhatTheResourceAnswered(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 1).Client()
+		store, txn := participanttest.NewStore("s"), newTxn(t)
+		b := handBranch(t, c, store, txn, "s", "r")
+		s := &spoilt{err: fmt.Errorf("the table is gone: %w", participant.ErrMisconfigured)}
+		b.Resource.(*participanttest.Memory).SetHook(s.hook)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		out, err := c.RunTxn(ctx, txn, []participant.TxnBranch{b})
+		if out != participant.OutcomeCommitted || !errors.Is(err, participant.ErrUnfinished) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("%s, %v", out, err)
+		}
+		if !strings.Contains(err.Error(), "the table is gone") {
+			t.Errorf("it does not say why: %v", err)
 		}
 	})
 }

@@ -141,6 +141,14 @@ func forPeople(err error) bool {
 	return false
 }
 
+// forReport is an error as it is told to people.
+func forReport(err error) string {
+	if forPeople(err) && !mutant.On("resolver/told-to-a-person") {
+		return err.Error() + "; that does not pass by itself: a person must act, and it is tried on"
+	}
+	return err.Error()
+}
+
 // finish brings the branches of a chain to their end, each proven in the ledger before the next is touched (P6). It
 // stops at the first that it cannot finish, or that its member still holds.
 func (l *lane) finish(ctx context.Context, o *orders, list []*unisinkv1.Duty) (done []branchKey, at *unisinkv1.BranchRef, err error) {

@@ -198,7 +198,7 @@ func TestAHandleOfANewerVersionWaitsForANewerResolver(t *testing.T) {
 			t.Fatal(err)
 		}
 		r.until(20*time.Second, "it is told", func() bool { return len(r.told().GetTroubles()) == 1 })
-		if x := r.told().GetTroubles()[0]; !strings.HasPrefix(x.GetTrouble(), "waiting for a newer resolver: ") || x.GetBranch().GetTxn() != txn {
+		if x := r.told().GetTroubles()[0]; !strings.HasPrefix(x.GetTrouble(), "waiting for a newer resolver: ") || !strings.Contains(x.GetTrouble(), "a person must act") || x.GetBranch().GetTxn() != txn {
 			t.Errorf("told is %v", x)
 		}
 	})

@@ -78,7 +78,7 @@ func (l *lane) tell() {
 	var troubles []*unisinkv1.ResolverTrouble
 	for _, t := range l.chains {
 		if t.err != nil {
-			troubles = append(troubles, &unisinkv1.ResolverTrouble{Branch: t.branch, Trouble: t.err.Error(), NextTryMs: t.next.UnixMilli()})
+			troubles = append(troubles, &unisinkv1.ResolverTrouble{Branch: t.branch, Trouble: forReport(t.err), NextTryMs: t.next.UnixMilli()})
 		}
 	}
 	slices.SortFunc(troubles, func(a, b *unisinkv1.ResolverTrouble) int {
