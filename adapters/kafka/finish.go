@@ -43,7 +43,7 @@ func (s *Sink) end(ctx context.Context, h participant.Handle, commit bool) (part
 		return participant.Proof{}, fmt.Errorf("%s %s: %w", verb, h.Name, err)
 	}
 	if t := s.current(); t != nil {
-		t.resolved(h.Name, proof.Verdict)
+		t.resolved(f.b.name(), proof.Verdict)
 		t.fenceEnded(ctx, f.b)
 	}
 	return proof, nil

@@ -6,11 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
-// handleVersion is the format of a handle's body. A finisher leaves newer ones alone.
-const handleVersion = 1
+// Versions of handles. A finisher leaves newer ones alone. The body is the same in all.
+const (
+	// handleVersion is of epochs: the name is the transactional id, which tells whose the branch is, producer and epoch.
+	handleVersion = 1
+	// handleByHand is of transactions by hand, whose transactional ids tell the process and not the transaction: the name
+	// begins with that of the branch, by which every finisher judges whose it is. Handles of before are of handleVersion.
+	handleByHand = 2
+)
 
 // The version classes of EndTxn. One transaction is ended with one class for ever: a broker
 // answers a repeat of another class as if somebody else had ended it (I3).
@@ -87,8 +94,16 @@ func (s span) records() (n int64) {
 	return n
 }
 
-// name is what makes the transaction unique for ever.
+// name is what makes the transaction unique for ever in the cluster.
 func (b *body) name() string { return handleName(b.TxnID, b.PID, b.Epoch) }
+
+// named is the handle's version and name.
+func (b *body) named() (version uint32, name string) {
+	if n, err := participant.ParseBranchName(b.Branch); err == nil && n.Txn != "" && !mutant.On("kafka/by-hand-names-its-transaction") {
+		return handleByHand, b.Branch + "|" + b.name()
+	}
+	return handleVersion, b.name()
+}
 
 // encode makes the handle, or says that it would be too large.
 func (b *body) encode(alias string) (participant.Handle, error) {
@@ -96,10 +111,8 @@ func (b *body) encode(alias string) (participant.Handle, error) {
 	if err != nil {
 		return participant.Handle{}, fmt.Errorf("encode handle of %s: %w: %w", b.TxnID, participant.ErrBug, err)
 	}
-	h := participant.Handle{
-		Kind: Kind, Version: handleVersion, Identity: b.Cluster, Alias: alias,
-		Name: b.name(), Text: b.text(), Body: data,
-	}
+	h := participant.Handle{Kind: Kind, Identity: b.Cluster, Alias: alias, Text: b.text(), Body: data}
+	h.Version, h.Name = b.named()
 	const envelope = 64
 	if n := len(data) + len(h.Name) + len(h.Text) + len(h.Identity) + len(alias) + envelope; n > participant.MaxHandle {
 		parts := 0
@@ -130,8 +143,8 @@ func decode(h participant.Handle) (*body, error) {
 	if h.Kind != Kind {
 		return nil, fmt.Errorf("%w: kind %q, this is kafka", participant.ErrUnknownHandle, h.Kind)
 	}
-	if h.Version != handleVersion {
-		return nil, fmt.Errorf("%w: kafka handle version %d, this build knows %d: finish it with a newer build", participant.ErrUnknownHandle, h.Version, handleVersion)
+	if h.Version != handleVersion && h.Version != handleByHand {
+		return nil, fmt.Errorf("%w: kafka handle version %d, this build knows %d and older: finish it with a newer build", participant.ErrUnknownHandle, h.Version, handleByHand)
 	}
 	var b body
 	if err := json.Unmarshal(h.Body, &b); err != nil {
@@ -140,8 +153,14 @@ func decode(h participant.Handle) (*body, error) {
 	if err := b.check(); err != nil {
 		return nil, fmt.Errorf("kafka handle %s: %w: %w", h.Name, participant.ErrBug, err)
 	}
-	if b.name() != h.Name {
-		return nil, fmt.Errorf("kafka handle %s: %w: its body names %s", h.Name, participant.ErrBug, b.name())
+	name := b.name()
+	if h.Version == handleByHand {
+		if version, own := b.named(); version == h.Version {
+			name = own
+		}
+	}
+	if name != h.Name {
+		return nil, fmt.Errorf("kafka handle %s: %w: its body names %s", h.Name, participant.ErrBug, name)
 	}
 	return &b, nil
 }

@@ -1,11 +1,13 @@
 package kafka
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -30,7 +32,21 @@ func sample() *body {
 	}
 }
 
+// sampleByHand is one of a transaction by hand.
+func sampleByHand() *body {
+	b := sample()
+	b.TxnID = "prod._hand.0.teller.totals.1764500000000.1"
+	b.Branch = "prod.0199a1b2-0000-7000-8000-000000000001.totals"
+	return b
+}
+
 func TestStoredHandleGoesOnDecoding(t *testing.T) {
+	for file, sample := range map[string]func() *body{"handle.v1.json": sample, "handle.v2.json": sampleByHand} {
+		t.Run(file, func(t *testing.T) { goesOnDecoding(t, file, sample) })
+	}
+}
+
+func goesOnDecoding(t *testing.T, file string, sample func() *body) {
 	h, err := sample().encode("totals")
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +58,7 @@ func TestStoredHandleGoesOnDecoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join("testdata", "handle.v1.json")
+	file = filepath.Join("testdata", file)
 	if *update {
 		if err := os.WriteFile(file, append(got, '\n'), 0o644); err != nil {
 			t.Fatal(err)
@@ -61,6 +77,53 @@ func TestStoredHandleGoesOnDecoding(t *testing.T) {
 	}
 	if d := cmp.Diff(sample(), b); d != "" {
 		t.Errorf("decoded (-want +got):\n%s", d)
+	}
+}
+
+// What was prepared by hand before its name told of which transaction is finished like any other.
+func TestAHandleByHandOfBeforeGoesOnDecoding(t *testing.T) {
+	old := participant.Handle{
+		Kind: Kind, Version: 1, Identity: "c", Alias: "totals", Name: "prod._hand.0.teller.totals.1764500000000.1|4023|12",
+		Body: []byte(`{"cluster":"c","txn":"prod._hand.0.teller.totals.1764500000000.1","pid":4023,"epoch":12,"class":5,` +
+			`"branch":"prod.0199a1b2-0000-7000-8000-000000000001.totals","topics":[{"t":"totals","p":[[0,100,49,50]]}]}`),
+	}
+	b, err := decode(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b.name() != old.Name {
+		t.Errorf("it is %s in the cluster, and was named %s", b.name(), old.Name)
+	}
+}
+
+// A handle by hand names one transaction, in its name and in its body alike.
+func TestAHandleByHandIsOfOneTransaction(t *testing.T) {
+	h, err := sampleByHand().encode("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	epoch, err := sample().encode("totals")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(h *participant.Handle){
+		"the name of another transaction": func(h *participant.Handle) {
+			h.Name = strings.Replace(h.Name, "000000000001.totals|", "000000000002.totals|", 1)
+		},
+		"the body of another transaction": func(h *participant.Handle) {
+			h.Body = bytes.Replace(h.Body, []byte("000000000001.totals"), []byte("000000000002.totals"), 1)
+		},
+		"another producer":               func(h *participant.Handle) { h.Name += "0" },
+		"no transaction":                 func(h *participant.Handle) { _, h.Name, _ = strings.Cut(h.Name, "|") },
+		"as the older version has it":    func(h *participant.Handle) { h.Version = handleVersion },
+		"an epoch's body":                func(h *participant.Handle) { h.Body = epoch.Body },
+		"an epoch's, said to be by hand": func(h *participant.Handle) { h.Name, h.Body = epoch.Name+"|", epoch.Body },
+	} {
+		other := h
+		change(&other)
+		if _, err := decode(other); !errors.Is(err, participant.ErrBug) {
+			t.Errorf("%s: %v, want a bug", name, err)
+		}
 	}
 }
 
@@ -85,7 +148,7 @@ func TestHandlesOfOthersAreLeftAlone(t *testing.T) {
 	}
 	for name, change := range map[string]func(*participant.Handle){
 		"another kind":    func(h *participant.Handle) { h.Kind = "file" },
-		"a newer version": func(h *participant.Handle) { h.Version++ },
+		"a newer version": func(h *participant.Handle) { h.Version = handleByHand + 1 },
 	} {
 		other := h
 		change(&other)

@@ -27,7 +27,15 @@ func TestL9_WhoseBranchAHandleNames(t *testing.T) {
 		{epoch, "ns~2." + byHand.Txn + ".out", "transaction " + byHand.Txn + " instead of scope orders/1"},
 		{byHand, "ns~2." + byHand.Txn + ".out", ""},
 		{byHand, "ns." + byHand.Txn + ".out#4", ""},
-		{byHand, "ns~2._hand.0.teller.out.1764.3|4711|0", ""},
+		{byHand, "ns~2._hand.0.teller.out.1764.3|4711|0", ""}, // of before
+		{byHand, "ns~2." + byHand.Txn + ".out|ns~2._hand.0.teller.out.1764.3|4711|0", ""},
+		{
+			byHand, "ns~2.0190a0b0-0000-7000-8000-000000000001.out|ns~2._hand.0.teller.out.1764.3|4711|0",
+			"transaction 0190a0b0-0000-7000-8000-000000000001 instead of transaction " + byHand.Txn,
+		},
+		{byHand, "ns~2." + byHand.Txn + ".out|ns~2.orders.1.sink.out.7.3|4711|0", "scope orders/1 instead of transaction " + byHand.Txn},
+		{byHand, "ns~2." + byHand.Txn + ".out|n._hand.0.teller.out.1764.3|4711|0", "namespace n instead of ns~2"},
+		{byHand, "ns~2." + byHand.Txn + ".out|part.0.json", ""},
 		{byHand, "ns~2.0190a0b0-0000-7000-8000-000000000001.out", "transaction 0190a0b0-0000-7000-8000-000000000001 instead of transaction " + byHand.Txn},
 		{byHand, "ns~2." + byHand.Txn + ".in", "resource in instead of out"},
 		{byHand, "ns~2.orders.1.sink.out.7.12", "scope orders/1 instead of transaction " + byHand.Txn},

@@ -3,6 +3,8 @@ package branchname
 import (
 	"fmt"
 	"strings"
+
+	"github.com/unisink/unisink/internal/mutant"
 )
 
 // Owner is whose branch a handle must name. A resource, generation or incarnation that is zero is not asked about.
@@ -24,22 +26,40 @@ type Owner struct {
 }
 
 // Foreign says what is wrong with a handle that names a branch of somebody else; "" if it names its owner's, or
-// no branch at all. Which epoch it names is not asked: in Kafka's names a slot stands in its place. Nor does what is
-// prepared by hand in Kafka carry its transaction, so of that the namespace alone is judged.
+// no branch at all. Which epoch it names is not asked: in Kafka's names a slot stands in its place. What is prepared by
+// hand in Kafka has two names, that of its branch and that of a slot, which tells its process and no transaction; handles
+// from before it had the first are judged by the second alone, of which that is the namespace.
 func (o Owner) Foreign(handle string) string {
-	branch := handle
+	branch, rest := handle, ""
 	if i := strings.IndexAny(branch, "|#:/@"); i > 0 {
-		branch = branch[:i] // what follows tells one use of the name from the next
+		branch, rest = branch[:i], branch[i:] // what follows tells one use of the name from the next
 	}
 	n, err := Parse(branch)
 	if err != nil {
 		return "" // a name that is no branch's is not ours to judge
 	}
 	part := o.differs(n)
+	if part == "" && o.Txn != "" && !mutant.On("branchname/slot-is-judged") {
+		part = o.differsInSlot(rest)
+	}
 	if part == "" {
 		return ""
 	}
 	return fmt.Sprintf("the handle %s names another branch than its own: %s", handle, part)
+}
+
+// differsInSlot judges the slot that stands behind a branch's name, if one does.
+func (o Owner) differsInSlot(rest string) string {
+	after, found := strings.CutPrefix(rest, "|")
+	if !found {
+		return ""
+	}
+	slot, _, _ := strings.Cut(after, "|")
+	n, err := Parse(slot)
+	if err != nil || n.Txn != "" {
+		return "" // three parts may be anything
+	}
+	return o.differs(n)
 }
 
 // differs names the first part that is another's; "" if all are the owner's.
