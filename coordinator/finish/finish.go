@@ -98,7 +98,8 @@ func (f *Finisher) Run(ctx context.Context) error {
 	defer f.setAges(Ages{})
 	lastRetire := time.Now()
 	for {
-		if err := f.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		more, err := f.look(ctx, time.Now())
+		if err != nil && ctx.Err() == nil {
 			f.c.Logger.WarnContext(ctx, "outstanding work not moved on; trying again", obs.Err(err))
 		}
 		if time.Since(lastRetire) >= f.c.RetireEvery {
@@ -106,6 +107,9 @@ func (f *Finisher) Run(ctx context.Context) error {
 			if err := f.retire(ctx); err != nil && ctx.Err() == nil {
 				f.c.Logger.WarnContext(ctx, "history not retired; trying again", obs.Err(err))
 			}
+		}
+		if more && ctx.Err() == nil {
+			continue
 		}
 		select {
 		case <-ctx.Done():
@@ -115,37 +119,42 @@ func (f *Finisher) Run(ctx context.Context) error {
 	}
 }
 
-// look counts what is outstanding and aborts announced transactions whose deadline has passed.
-func (f *Finisher) look(ctx context.Context, now time.Time) error {
-	var out ledger.Outstanding
-	f.c.Log.View(func(m *ledger.Machine) { out = m.Outstanding() })
-	a := Ages{Unfinished: len(out.Unfinished), Debts: len(out.Debts), Announced: len(out.Announced)}
-	age := func(since int64) time.Duration { return max(0, now.Sub(time.UnixMilli(since))) }
-	for _, u := range out.Unfinished {
-		a.Oldest = max(a.Oldest, age(u.Since))
+// look counts what is outstanding and aborts announced transactions whose deadline has passed. More says that there are
+// more of those than one look takes, and nothing kept it from aborting its own.
+func (f *Finisher) look(ctx context.Context, now time.Time) (more bool, err error) {
+	var d ledger.Doubt
+	var overdue []ledger.TxnID
+	f.c.Log.View(func(m *ledger.Machine) { d, overdue = m.Doubt(), m.Overdue(now.UnixMilli(), atOneLook) })
+	age := func(n int, since int64) time.Duration {
+		if n == 0 {
+			return 0
+		}
+		return max(0, now.Sub(time.UnixMilli(since)))
 	}
-	for _, d := range out.Debts {
-		a.OldestDebt = max(a.OldestDebt, age(d.Since))
-	}
-	f.setAges(a)
+	f.setAges(Ages{
+		Unfinished: d.Unfinished, Oldest: age(d.Unfinished, d.UnfinishedSince),
+		Debts: d.Debts, OldestDebt: age(d.Debts, d.DebtsSince), Announced: d.Announced,
+	})
 	// Side by side, so that they share entries: clients that died together have deadlines together.
 	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, t := range out.Announced {
-		if t.Deadline > now.UnixMilli() {
-			continue
-		}
+	for _, id := range overdue {
 		// Whether it is still undecided is judged by the entry, not by this look. One error stands for
 		// all: what was not decided is found again by the next look.
 		g.Go(func() error {
-			return f.propose(ctx, ledger.PresumeAbort{Txn: t.ID, Why: "undecided at its deadline"}, nil)
+			return f.propose(ctx, ledger.PresumeAbort{Txn: id, Why: "undecided at its deadline"}, nil)
 		})
 	}
-	return g.Wait()
+	err = g.Wait()
+	return err == nil && len(overdue) == atOneLook, err
 }
 
-// atOnce is how many aborts are on their way to the log at the same time.
-const atOnce = 64
+const (
+	// atOnce is how many aborts are on their way to the log at the same time.
+	atOnce = 64
+	// atOneLook is how many transactions one look aborts, so that the ages stay fresh.
+	atOneLook = 4096
+)
 
 func (f *Finisher) retire(ctx context.Context) error {
 	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds(), KeepEpochs: f.c.KeepEpochs}, func(r ledger.Result) {

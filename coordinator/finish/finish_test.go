@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -202,6 +204,60 @@ func TestManyDeadlinesAtOnceAreAbortedSideBySide(t *testing.T) {
 			if o := l.outcome(id); o != ledger.Aborted {
 				t.Fatalf("%s is %s two seconds after its deadline", id, o)
 			}
+		}
+	})
+}
+
+// A look each second must not copy and sort what waits, which may be hundreds of thousands of transactions.
+func TestALookCostsTheSameHoweverMuchWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost := func(n int) uint64 {
+			l := newLog(t)
+			far := time.Now().Add(time.Hour).UnixMilli()
+			for range n {
+				l.apply(t, ledger.Announce{Txn: newID(t), Branches: []ledger.HandBranch{{Resource: "a"}}, Deadline: far})
+				id := newID(t)
+				l.apply(t, ledger.Commit{Txn: id, Branches: []ledger.HandBranch{{Resource: "a", Handle: ledger.Handle{Kind: "k", Version: 1, Identity: "i", Name: string(id)}}}})
+			}
+			f := New(Config{Log: l, Logger: slog.New(slog.DiscardHandler)})
+			least := uint64(math.MaxUint64) // of some looks: others allocate meanwhile
+			for range 5 {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				if _, err := f.look(t.Context(), time.Now()); err != nil {
+					t.Fatal(err)
+				}
+				runtime.ReadMemStats(&after)
+				least = min(least, after.TotalAlloc-before.TotalAlloc)
+			}
+			if a := f.Ages(); a.Unfinished != n || a.Announced != n {
+				t.Fatalf("ages with %d of each: %+v", n, a)
+			}
+			return least
+		}
+		if few, many := cost(50), cost(5000); many > 2*few+16<<10 {
+			t.Errorf("a look takes %d bytes with 100 transactions in doubt, %d with 10,000", few, many)
+		}
+	})
+}
+
+// More deadlines pass together than one look takes: the rest does not wait for the next look.
+func TestMoreDeadlinesThanOneLookTakesAreAbortedAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(t)
+		deadline := time.Now().Add(time.Second)
+		var last ledger.TxnID
+		for range atOneLook + 500 {
+			last = newID(t)
+			l.apply(t, ledger.Announce{Txn: last, Branches: []ledger.HandBranch{{Resource: "a"}}, Deadline: deadline.UnixMilli()})
+		}
+		run(t, Config{Log: l, Tick: time.Minute})
+		time.Sleep(time.Minute + time.Second)
+		if o := l.outcome(last); o != ledger.Aborted {
+			t.Fatalf("the last of %d is %s after one look", atOneLook+500, o)
+		}
+		if n := l.count("abort"); n != atOneLook+500 {
+			t.Fatalf("%d aborts", n)
 		}
 	})
 }

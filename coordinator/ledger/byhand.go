@@ -135,9 +135,10 @@ func (m *Machine) commit(s *step, c *Command, b Commit) {
 			s.Outcome = Pending
 			return
 		}
-		t.Outcome, t.DecidedAt, t.Branches = Committed, c.At, branches
-		t.handleSum = m.handleDigests(branches)
-		m.sealChangedTxn(t)
+		t = m.changeTxn(t, func(t *txn) {
+			t.Outcome, t.DecidedAt, t.Branches = Committed, c.At, branches
+			t.handleSum = m.handleDigests(branches)
+		})
 	}
 	s.Outcome = Committed
 	m.decidedTxn(s, t)
@@ -173,8 +174,7 @@ func (m *Machine) presumeAbort(s *step, c *Command, b PresumeAbort) {
 		s.Outcome = Aborted
 		return
 	default:
-		t.Outcome, t.DecidedAt, t.Why = Aborted, c.At, why
-		m.sealChangedTxn(t)
+		t = m.changeTxn(t, func(t *txn) { t.Outcome, t.DecidedAt, t.Why = Aborted, c.At, why })
 	}
 	s.Outcome = Aborted
 	m.decidedTxn(s, t)
@@ -217,23 +217,23 @@ func (m *Machine) resolveByHand(s *step, c *Command, b Resolve) {
 	forced := t.Branches[i].Forced != ""
 	proof := b.Proof
 	proof.Evidence = clip(proof.Evidence)
-	m.editTxn(s, t, func(bs []Branch) { bs[i].Proof = proof })
+	t = m.editTxn(s, t, func(bs []Branch) { bs[i].Proof = proof })
 	if t.Branches[i].heuristic(t.Outcome) && !forced {
-		t.Heuristic = clip(fmt.Sprintf("branch %s was decided %s and is proven %s: %s", b.Branch, t.Outcome, proof.Verdict, proof.Evidence))
-		m.sealTxn(t)
+		why := clip(fmt.Sprintf("branch %s was decided %s and is proven %s: %s", b.Branch, t.Outcome, proof.Verdict, proof.Evidence))
+		t = m.changeTxn(t, func(t *txn) { t.Heuristic = why })
 		s.effect(Effect{Kind: EffectHeuristic, Txn: t.ID, Text: t.Heuristic, Outcome: t.Outcome})
 	}
 }
 
-func (m *Machine) editTxn(s *step, t *txn, change func([]Branch)) {
-	was := allResolved(t.Branches)
-	bs := slices.Clone(t.Branches)
+// editTxn changes branches of a decided transaction.
+func (m *Machine) editTxn(s *step, old *txn, change func([]Branch)) *txn {
+	bs := slices.Clone(old.Branches)
 	change(bs)
-	t.Branches = bs
-	m.sealChangedTxn(t)
-	if !was && allResolved(bs) {
+	t := m.changeTxn(old, func(t *txn) { t.Branches = bs })
+	if old.unproven > 0 && t.unproven == 0 {
 		s.effect(Effect{Kind: EffectResolved, Txn: t.ID, Outcome: t.Outcome})
 	}
+	return t
 }
 
 func (m *Machine) forceByHand(s *step, c *Command, b Force, note string) {

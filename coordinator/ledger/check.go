@@ -5,9 +5,17 @@ import (
 	"slices"
 )
 
-// Check walks the whole state and returns the first invariant that does not hold. Load, the
-// explorer and the fuzzers call it; Apply keeps each of them by construction.
+// Check walks the whole state and what is kept beside it, and returns the first invariant that does not hold. The explorer
+// and the fuzzers call it; Apply keeps each of them by construction.
 func (m *Machine) Check() error {
+	if err := m.checkState(); err != nil {
+		return err
+	}
+	return m.checkCounts()
+}
+
+// checkState checks what a state can break. What is kept beside it is built from it.
+func (m *Machine) checkState() error {
 	if m.namespace == "" && (len(m.pipelines) > 0 || len(m.scopes) > 0 || len(m.txns) > 0 || len(m.nodes) > 0) {
 		return broken("there are objects before the group was named")
 	}
@@ -17,27 +25,23 @@ func (m *Machine) Check() error {
 		}
 	}
 	owner := map[Generation]ScopeID{}
-	for _, id := range m.scopeIDs() {
-		s := m.scopes[id]
+	for _, s := range m.sorted {
 		for _, g := range s.gens {
 			if o, taken := owner[g.Generation]; taken {
-				return broken("generation %d belongs to scopes %s and %s", g.Generation, o, id)
+				return broken("generation %d belongs to scopes %s and %s", g.Generation, o, s.id)
 			}
-			owner[g.Generation] = id
+			owner[g.Generation] = s.id
 		}
 		if err := m.checkScope(s); err != nil {
 			return err
 		}
 	}
-	for _, id := range m.txnIDs() {
-		if err := m.checkTxn(m.txns[id]); err != nil {
+	for t := range m.hand.byID.all() {
+		if err := m.checkTxn(t); err != nil {
 			return err
 		}
 	}
-	if err := m.checkActs(); err != nil {
-		return err
-	}
-	return m.checkCounts()
+	return m.checkActs()
 }
 
 func (m *Machine) checkOnePipeline(p Pipeline) error {
@@ -187,8 +191,11 @@ func (m *Machine) checkCounts() error {
 	if o.digest != m.digest {
 		return broken("the digest is %x, recomputed it is %x", m.digest, o.digest)
 	}
-	if len(o.refs) != len(m.refs) || len(o.doubtful) != len(m.doubtful) || len(o.byTime) != len(m.byTime) {
+	if len(o.refs) != len(m.refs) || len(o.scopes) != len(m.scopes) || len(o.txns) != len(m.txns) || o.hand.unproven != m.hand.unproven {
 		return broken("the counts beside the state differ from it")
+	}
+	if err := m.hand.check(o.hand, m.txns); err != nil {
+		return err
 	}
 	for part, n := range o.refs {
 		if m.refs[part] != n {
@@ -210,4 +217,20 @@ func epochs(es []*epoch) []Epoch {
 		out[i] = e.Epoch
 	}
 	return out
+}
+
+// check compares the orders with those built anew, and with the records.
+func (h *handOrder) check(o handOrder, txns map[TxnID]*txn) error {
+	for _, x := range []struct {
+		what      string
+		mine, new order
+	}{
+		{"id", h.byID, o.byID}, {"id, of those in doubt", h.inDoubt, o.inDoubt}, {"deadline", h.undecided, o.undecided}, {"decision", h.unfinished, o.unfinished},
+	} {
+		mine, built := slices.Concat(x.mine.runs...), slices.Concat(x.new.runs...)
+		if len(mine) != x.mine.size || !slices.EqualFunc(mine, built, func(a, b *txn) bool { return a.ID == b.ID && a == txns[a.ID] }) {
+			return broken("the order by %s differs from the records", x.what)
+		}
+	}
+	return nil
 }

@@ -36,17 +36,16 @@ func (m *Machine) clone() *Machine {
 		c := *p
 		o.pipelines[k] = &c
 	}
-	o.scopes = make(map[ScopeID]*scope, len(m.scopes))
-	for k, s := range m.scopes {
-		o.scopes[k] = s.clone()
+	o.scopes, o.sorted = make(map[ScopeID]*scope, len(m.scopes)), make([]*scope, len(m.sorted))
+	for i, s := range m.sorted {
+		o.sorted[i] = s.clone()
+		o.scopes[s.id] = o.sorted[i]
 	}
-	o.txns, o.doubtful, o.byTime = make(map[TxnID]*txn, len(m.txns)), map[TxnID]*txn{}, nil
-	for _, t := range m.byTime { // a copy of a heap is a heap
-		c := *t
-		o.txns[t.ID] = &c
-		o.byTime = append(o.byTime, &c)
-		if c.inDoubt() {
-			o.doubtful[t.ID] = &c
+	o.txns = maps.Clone(m.txns) // records never change
+	for _, x := range []*order{&o.hand.byID, &o.hand.inDoubt, &o.hand.undecided, &o.hand.unfinished} {
+		x.runs = slices.Clone(x.runs)
+		for i := range x.runs {
+			x.runs[i] = slices.Clone(x.runs[i])
 		}
 	}
 	return &o

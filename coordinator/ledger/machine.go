@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"container/heap"
 	"fmt"
 )
 
@@ -28,10 +27,10 @@ type Machine struct {
 	nodes     map[string]nodeEntry
 	pipelines map[string]*pipeline
 	scopes    map[ScopeID]*scope
+	sorted    []*scope // the scopes by id; none ever goes
 	txns      map[TxnID]*txn
-	doubtful  map[TxnID]*txn // the hand-run transactions in doubt
-	byTime    txnHeap        // all hand-run transactions, oldest id first
-	acts      []Act          // oldest first; only appended to and cut at its begin
+	hand      handOrder // of txns
+	acts      []Act     // oldest first; only appended to and cut at its begin
 
 	// refs counts, for each state part, the kept restore points that name it.
 	refs map[string]int
@@ -87,7 +86,7 @@ func New() *Machine {
 		pipelines: map[string]*pipeline{},
 		scopes:    map[ScopeID]*scope{},
 		txns:      map[TxnID]*txn{},
-		doubtful:  map[TxnID]*txn{},
+		hand:      newHandOrder(),
 		refs:      map[string]int{},
 		unguarded: switchedOff(),
 	}
@@ -315,7 +314,7 @@ func (m *Machine) sealEpoch(s *scope, r *epoch) {
 	m.seal(&r.sum, e.sum())
 }
 
-func (m *Machine) sealTxn(t *txn) {
+func (m *Machine) txnSum(t *txn) uint64 {
 	e := m.enc.reset()
 	e.text("txn")
 	e.text(string(t.ID))
@@ -328,7 +327,7 @@ func (m *Machine) sealTxn(t *txn) {
 	for i := range t.Branches {
 		e.branch(&t.Branches[i], t.handleSum[i])
 	}
-	m.seal(&t.sum, e.sum())
+	return e.sum()
 }
 
 // addEpoch appends a decided epoch to its scope.
@@ -370,34 +369,24 @@ func (m *Machine) refParts(vs []Vote, by int) []Retired {
 // addTxn keeps a hand-run transaction.
 func (m *Machine) addTxn(t *txn) {
 	t.handleSum = m.handleDigests(t.Branches)
-	m.txns[t.ID] = t
-	heap.Push(&m.byTime, t)
-	m.sealChangedTxn(t)
+	m.putTxn(nil, t)
 }
 
-// sealChangedTxn brings digest and the list of what is in doubt up to date.
-func (m *Machine) sealChangedTxn(t *txn) {
-	if t.inDoubt() {
-		m.doubtful[t.ID] = t
-	} else {
-		delete(m.doubtful, t.ID)
+// changeTxn puts a changed copy in the place of a record, and returns it. Whoever changes handles changes their digests.
+func (m *Machine) changeTxn(old *txn, change func(*txn)) *txn {
+	t := *old
+	change(&t)
+	m.putTxn(old, &t)
+	return &t
+}
+
+// putTxn brings digest and orders up to date.
+func (m *Machine) putTxn(old, t *txn) {
+	t.unproven = 0
+	if t.Outcome != Pending {
+		t.unproven = unresolved(t.Branches)
 	}
-	m.sealTxn(t)
-}
-
-// txnHeap has the hand-run transaction with the oldest id on top.
-type txnHeap []*txn
-
-func (h txnHeap) Len() int           { return len(h) }
-func (h txnHeap) Less(i, j int) bool { return h[i].ID < h[j].ID }
-func (h txnHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *txnHeap) Push(x any)        { *h = append(*h, x.(*txn)) }
-
-// Pop is heap.Interface's: it takes the last element off.
-func (h *txnHeap) Pop() any {
-	old := *h
-	t := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return t
+	m.txns[t.ID] = t
+	m.hand.put(old, t)
+	m.seal(&t.sum, m.txnSum(t)) // a copy has the old one's
 }

@@ -35,7 +35,7 @@ func (m *Machine) addScopes(p *Pipeline) {
 		id := ScopeID{Pipeline: p.Name, Shard: shard}
 		if m.scopes[id] == nil {
 			s := &scope{id: id}
-			m.scopes[id] = s
+			m.addScope(s)
 			m.sealScope(s)
 		}
 	}

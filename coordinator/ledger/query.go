@@ -31,13 +31,13 @@ func (m *Machine) Hash() [32]byte {
 		e.pipeline(p)
 	}
 	e.num(uint64(len(m.scopes)))
-	for _, id := range m.scopeIDs() {
-		e.wholeScope(m.scopes[id])
+	for _, s := range m.sorted {
+		e.wholeScope(s)
 		flush()
 	}
 	e.num(uint64(len(m.txns)))
-	for _, id := range m.txnIDs() {
-		e.wholeTxn(&m.txns[id].Txn)
+	for t := range m.hand.byID.all() {
+		e.wholeTxn(&t.Txn)
 		flush()
 	}
 	if m.level >= AuditLevel {
@@ -129,6 +129,9 @@ func (m *Machine) Pipelines() []Pipeline {
 	return ps
 }
 
+// PipelineCount is how many pipelines there are.
+func (m *Machine) PipelineCount() int { return len(m.pipelines) }
+
 // Scopes of the pipelines that exist, in order.
 func (m *Machine) Scopes() []ScopeID {
 	var ids []ScopeID
@@ -148,6 +151,54 @@ func (m *Machine) Scope(id ScopeID) (Scope, bool) {
 		return Scope{}, false
 	}
 	return s.view(), true
+}
+
+// ScopeHead is Scope without generations and epochs, which may be many.
+func (m *Machine) ScopeHead(id ScopeID) (Scope, bool) {
+	s := m.scopes[id]
+	if s == nil {
+		return Scope{}, false
+	}
+	return s.head(), true
+}
+
+// Epochs of the scope that are kept, ascending.
+func (m *Machine) Epochs(id ScopeID) []EpochRecord {
+	s := m.scopes[id]
+	if s == nil {
+		return nil
+	}
+	return records(s.epoch)
+}
+
+// EpochsInDoubt are the epochs of the scope that have a branch which nobody has proven, or one that has ended against the
+// decision and that no operator has accepted; ascending.
+func (m *Machine) EpochsInDoubt(id ScopeID) []EpochRecord {
+	s := m.scopes[id]
+	if s == nil || len(s.open)+len(s.bad) == 0 {
+		return nil
+	}
+	all := slices.Concat(s.open, s.bad)
+	slices.SortFunc(all, func(a, b *epoch) int { return a.Epoch.Compare(b.Epoch) })
+	return records(slices.Compact(all))
+}
+
+func records(es []*epoch) []EpochRecord {
+	out := make([]EpochRecord, len(es))
+	for i, e := range es {
+		out[i] = e.EpochRecord
+	}
+	return out
+}
+
+// Generation is what is kept of a generation of the scope; false if it decided nothing and was dropped, or never was.
+func (m *Machine) Generation(id ScopeID, g Generation) (GenerationRecord, bool) {
+	if s := m.scopes[id]; s != nil {
+		if r := s.generation(g); r != nil {
+			return *r, true
+		}
+	}
+	return GenerationRecord{}, false
 }
 
 // Newest generation of the scope; false if it never had one.
@@ -251,60 +302,6 @@ func (m *Machine) Reopened(id ScopeID) (Opened, bool) {
 // Refs reports whether a kept restore point of some scope names the state part.
 func (m *Machine) Refs(part string) bool { return m.refs[part] > 0 }
 
-func (s *scope) outstanding() (unfinished []Unfinished, debts []Debt) {
-	for _, e := range s.open {
-		for _, b := range e.Branches {
-			if !b.resolved() {
-				unfinished = append(unfinished, Unfinished{
-					Txn: EpochTxn(s.id, e.Epoch), Scope: s.id, Epoch: e.Epoch, Branch: b.ID,
-					Handle: b.Handle, Outcome: Committed, Since: e.DecidedAt,
-				})
-			}
-		}
-	}
-	if s.debts == 0 {
-		return unfinished, nil
-	}
-	for _, g := range s.gens {
-		for _, d := range g.Debts {
-			debts = append(debts, Debt{Scope: s.id, Generation: g.Generation, Branch: d, Since: g.ClosedAt})
-		}
-	}
-	return unfinished, debts
-}
-
-// ScopeOutstanding is what remains to be done of one scope: its unfinished branches in commit
-// order, and the debts of its closed generations.
-func (m *Machine) ScopeOutstanding(id ScopeID) (unfinished []Unfinished, debts []Debt) {
-	if s := m.scopes[id]; s != nil {
-		return s.outstanding()
-	}
-	return nil, nil
-}
-
-// Outstanding is all that remains to be done, scope by scope in commit order, then the hand-run
-// transactions by id.
-func (m *Machine) Outstanding() Outstanding {
-	var o Outstanding
-	for _, id := range m.Scopes() {
-		u, d := m.scopes[id].outstanding()
-		o.Unfinished, o.Debts = append(o.Unfinished, u...), append(o.Debts, d...)
-	}
-	for _, id := range slices.Sorted(maps.Keys(m.doubtful)) {
-		t := m.doubtful[id]
-		if t.Outcome == Pending {
-			o.Announced = append(o.Announced, t.Txn)
-			continue
-		}
-		for _, b := range t.Branches {
-			if !b.resolved() {
-				o.Unfinished = append(o.Unfinished, Unfinished{Txn: id, Branch: b.ID, Handle: b.Handle, Outcome: t.Outcome, Since: t.DecidedAt})
-			}
-		}
-	}
-	return o
-}
-
 // Txn is a hand-run transaction.
 func (m *Machine) Txn(id TxnID) (Txn, bool) {
 	t, found := m.txns[id]
@@ -317,22 +314,16 @@ func (m *Machine) Txn(id TxnID) (Txn, bool) {
 // Txns are the hand-run transactions by id, oldest first; only those in doubt if asked so, and at
 // most limit if that is not 0.
 func (m *Machine) Txns(inDoubt bool, after TxnID, limit int) []Txn {
-	from := m.txns
+	from := &m.hand.byID
 	if inDoubt {
-		from = m.doubtful
+		from = &m.hand.inDoubt
 	}
-	ids := slices.Sorted(maps.Keys(from))
-	first, found := slices.BinarySearch(ids, after)
-	if found {
-		first++
-	}
-	ids = ids[first:]
-	if limit > 0 && len(ids) > limit {
-		ids = ids[:limit]
-	}
-	out := make([]Txn, len(ids))
-	for i, id := range ids {
-		out[i] = from[id].Txn
+	out := []Txn{}
+	for t := range from.behind(&txn{Txn: Txn{ID: after}}) {
+		if limit > 0 && len(out) == limit {
+			break
+		}
+		out = append(out, t.Txn)
 	}
 	return out
 }

@@ -17,16 +17,24 @@ type ResourceUse struct {
 func (m *Machine) ResourceUses() []ResourceUse {
 	var out []ResourceUse
 	for _, id := range m.Scopes() {
-		sc, p := m.scopes[id], m.pipelines[id.Pipeline]
-		first := len(out)
-		for _, d := range p.Members {
-			for _, r := range d.Resources {
-				b := BranchID{Member: d.Name, Resource: r.Name}
-				out = append(out, ResourceUse{Scope: id, ID: b, Kind: r.Kind, Identity: sc.identity(b)})
-			}
-		}
-		slices.SortFunc(out[first:], func(a, b ResourceUse) int { return a.ID.Compare(b.ID) })
+		out = append(out, m.ResourceUsesOf(id)...)
 	}
+	return out
+}
+
+// ResourceUsesOf lists what the members of one scope write to, by branch.
+func (m *Machine) ResourceUsesOf(id ScopeID) (out []ResourceUse) {
+	sc, p := m.scopes[id], m.pipelines[id.Pipeline]
+	if sc == nil || p == nil {
+		return nil
+	}
+	for _, d := range p.Members {
+		for _, r := range d.Resources {
+			b := BranchID{Member: d.Name, Resource: r.Name}
+			out = append(out, ResourceUse{Scope: id, ID: b, Kind: r.Kind, Identity: sc.identity(b)})
+		}
+	}
+	slices.SortFunc(out, func(a, b ResourceUse) int { return a.ID.Compare(b.ID) })
 	return out
 }
 

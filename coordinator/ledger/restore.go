@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"container/heap"
 	"slices"
 )
 
@@ -127,9 +126,8 @@ func (m *Machine) retire(s *step, c *Command, b Retire) {
 		return
 	}
 	before := c.At - b.KeepFor
-	for _, id := range m.scopeIDs() {
-		sc := m.scopes[id]
-		if p := m.pipelines[id.Pipeline]; p != nil && len(sc.epoch) > 0 {
+	for _, sc := range m.sorted {
+		if p := m.pipelines[sc.id.Pipeline]; p != nil && len(sc.epoch) > 0 {
 			s.Retired = append(s.Retired, m.retireEpochs(sc, int(p.Settings.RestorePoints), before, b.KeepEpochs)...)
 		}
 		newest := sc.newest()
@@ -232,25 +230,20 @@ func (m *Machine) trimGenerations(sc *scope, old func(*GenerationRecord) bool) {
 // that could differ from the one that was given (P10).
 func (m *Machine) retireTxns(before int64) {
 	floor := before
-	for _, t := range m.doubtful {
-		floor = min(floor, t.time)
+	if t := m.hand.inDoubt.first(); t != nil {
+		floor = min(floor, t.time) // ids begin with their time
 	}
 	if floor > m.floor {
 		m.floor = floor
 		m.sealHead()
 	}
-	var stay []*txn
-	for len(m.byTime) > 0 && m.byTime[0].time < m.floor {
-		t := heap.Pop(&m.byTime).(*txn)
+	m.hand.byID.thin(func(t *txn) bool { return t.time >= m.floor }, func(t *txn) bool {
 		must(!t.inDoubt(), "transaction %s lies below the floor and is in doubt", t.ID)
 		if slices.ContainsFunc(t.Branches, func(b Branch) bool { return b.Proof.Verdict == verdictUnset || b.heuristic(t.Outcome) }) {
-			stay = append(stay, t)
-			continue
+			return false
 		}
 		m.digest -= t.sum
 		delete(m.txns, t.ID)
-	}
-	for _, t := range stay {
-		heap.Push(&m.byTime, t)
-	}
+		return true
+	})
 }

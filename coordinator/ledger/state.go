@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -42,10 +41,12 @@ type epoch struct {
 	sum       uint64
 }
 
-// txn is a hand-run transaction in memory.
+// txn is a hand-run transaction in memory. A record is never changed: another takes its place, so that a snapshot can
+// hold it while the machine moves on.
 type txn struct {
 	Txn
 	time      int64
+	unproven  int // branches that are not resolved, once it is decided
 	handleSum []uint64
 	sum       uint64
 }
@@ -90,13 +91,16 @@ func (s *scope) isPinned(e Epoch) bool { return slices.Contains(s.pinned, e) }
 
 func (b *Branch) resolved() bool { return b.Proof.Verdict != verdictUnset || b.Forced != "" }
 
-func allResolved(bs []Branch) bool {
+func allResolved(bs []Branch) bool { return unresolved(bs) == 0 }
+
+// unresolved counts the branches that nobody has proven or forced.
+func unresolved(bs []Branch) (n int) {
 	for i := range bs {
 		if !bs[i].resolved() {
-			return false
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // heuristic reports a branch that a resource decided against the outcome and no operator has
@@ -138,14 +142,19 @@ func (s *scope) cut() *epoch {
 }
 
 // inDoubt reports a hand-run transaction that is undecided, or has a branch that is not resolved.
-func (t *txn) inDoubt() bool { return t.Outcome == Pending || !allResolved(t.Branches) }
+func (t *txn) inDoubt() bool { return t.Outcome == Pending || t.unproven > 0 }
 
-func (s *scope) view() Scope {
-	v := Scope{
+// head is the scope without its generations and epochs.
+func (s *scope) head() Scope {
+	return Scope{
 		ID: s.id, RestorePoint: s.restore, Pinned: s.pinned, Halted: s.halted,
 		Barren: s.barren, OpenAfter: s.openAfter, LastRequest: s.lastRequest,
 		Identities: s.identities, Resumed: s.resumed, Rewinds: s.rewinds,
 	}
+}
+
+func (s *scope) view() Scope {
+	v := s.head()
 	if len(s.gens) > 0 {
 		v.Generations = make([]GenerationRecord, len(s.gens))
 		for i, g := range s.gens {
@@ -161,40 +170,60 @@ func (s *scope) view() Scope {
 	return v
 }
 
-func (m *Machine) scopeIDs() []ScopeID {
-	return slices.SortedFunc(maps.Keys(m.scopes), ScopeID.Compare)
+// addScope takes in a scope that is not there yet.
+func (m *Machine) addScope(s *scope) {
+	m.scopes[s.id] = s
+	i, _ := slices.BinarySearchFunc(m.sorted, s.id, func(o *scope, id ScopeID) int { return o.id.Compare(id) })
+	m.sorted = slices.Insert(m.sorted, i, s)
 }
 
-func (m *Machine) txnIDs() []TxnID { return slices.Sorted(maps.Keys(m.txns)) }
+// Frozen is the state as it was when it was taken, while the machine moves on.
+type Frozen struct {
+	head State // without transactions
+	txns []*txn
+}
 
-// State is the whole ledger as a plain value in a fixed order. It stays as it is while the
-// machine moves on: only slices that the machine never changes in place are shared.
-func (m *Machine) State() State {
-	s := State{
+// Freeze holds the state fast. Of a transaction run by hand it costs a pointer.
+func (m *Machine) Freeze() *Frozen {
+	f := &Frozen{head: State{
 		Namespace: m.namespace, Incarnation: m.incarnation, FeatureLevel: m.level,
 		LastGeneration: m.lastGeneration, Floor: m.floor, Forgotten: m.forgotten,
 		Nodes: m.Nodes(), Pipelines: m.Pipelines(),
-	}
-	for _, id := range m.scopeIDs() {
-		s.Scopes = append(s.Scopes, m.scopes[id].view())
-	}
-	for _, id := range m.txnIDs() {
-		s.Txns = append(s.Txns, m.txns[id].Txn)
+	}}
+	for _, s := range m.sorted {
+		f.head.Scopes = append(f.head.Scopes, s.view())
 	}
 	if len(m.acts) > 0 {
-		s.Acts = m.Acts()
+		f.head.Acts = m.Acts()
+	}
+	f.txns = slices.Concat(m.hand.byID.runs...)
+	return f
+}
+
+// State is the whole ledger as a plain value in a fixed order. It may be called from any goroutine.
+func (f *Frozen) State() State {
+	s := f.head
+	if len(f.txns) > 0 {
+		s.Txns = make([]Txn, len(f.txns))
+		for i, t := range f.txns {
+			s.Txns[i] = t.Txn
+		}
 	}
 	return s
 }
 
-// Load makes a machine from a state, after checking every invariant; the error names the first
+// State is the whole ledger as a plain value in a fixed order. It stays as it is while the
+// machine moves on: only slices that the machine never changes in place are shared.
+func (m *Machine) State() State { return m.Freeze().State() }
+
+// Load makes a machine from a state, after checking every invariant that a state can break; the error names the first
 // that does not hold. It takes over the slices.
 func Load(s State) (*Machine, error) {
 	m := New()
 	if err := m.fill(s); err != nil {
 		return nil, err
 	}
-	if err := m.Check(); err != nil {
+	if err := m.checkState(); err != nil {
 		return nil, err
 	}
 	return m, nil
@@ -244,7 +273,7 @@ func (m *Machine) fillScope(v *Scope) error {
 		barren: v.Barren, openAfter: v.OpenAfter, lastRequest: v.LastRequest,
 		identities: v.Identities, acts: acts{resumed: v.Resumed, rewinds: v.Rewinds},
 	}
-	m.scopes[v.ID] = s
+	m.addScope(s)
 	for _, g := range v.Generations {
 		if last := s.newest(); last != nil && last.Generation >= g.Generation {
 			return broken("scope %s: generation %d stands after %d", v.ID, g.Generation, last.Generation)

@@ -292,6 +292,15 @@ type Outstanding struct {
 	Announced []Txn
 }
 
+// Doubt is how much still has to be done, with the time, Unix milliseconds, of the oldest; 0 when there is none.
+type Doubt struct {
+	Unfinished      int // decided branches that nobody has proven
+	UnfinishedSince int64
+	Debts           int
+	DebtsSince      int64
+	Announced       int // undecided hand-run transactions
+}
+
 // HandBranch is a branch as a client names it: without handle in Announce, with it in Commit.
 type HandBranch struct {
 	Resource string

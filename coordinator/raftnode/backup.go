@@ -67,9 +67,9 @@ func (n *Node) Backup(ctx context.Context, w io.Writer) error {
 		Format: backupFormat, Index: n.raft.AppliedIndex(), Term: n.raft.CurrentTerm(), Taken: time.Now().UTC().Truncate(time.Millisecond),
 		Node: n.config.NodeID,
 	}
-	var st ledger.State
-	n.View(func(m *ledger.Machine) { st = m.State() }) // as of Index or later
-	return writeBackup(w, b, st)
+	var now *ledger.Frozen
+	n.View(func(m *ledger.Machine) { now = m.Freeze() }) // as of Index or later
+	return writeBackup(w, b, now.State())
 }
 
 func writeBackup(w io.Writer, b Backup, st ledger.State) error {
@@ -292,7 +292,7 @@ func (r Restoration) fill(dir string, b Backup, st ledger.State) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := (snapshot{state: st}).Persist(sink); err != nil {
+	if err := (snapshot{state: func() ledger.State { return st }}).Persist(sink); err != nil {
 		return err
 	}
 	return syncDir(dir)

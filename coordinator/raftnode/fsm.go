@@ -82,14 +82,14 @@ func (f *fsm) namespace() (string, uint64) {
 	return f.machine.Namespace()
 }
 
-// Snapshot takes the state as of the last applied entry; writing it out runs beside Apply.
+// Snapshot holds the state as of the last applied entry fast, for which Apply waits; copying and writing it run beside Apply.
 func (f *fsm) Snapshot() (raft.FSMSnapshot, error) {
 	if f.dead != nil {
 		return nil, f.dead
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	return snapshot{state: f.machine.State()}, nil
+	return snapshot{state: f.machine.Freeze().State}, nil
 }
 
 // Restore decodes and checks the whole snapshot before it becomes the state.

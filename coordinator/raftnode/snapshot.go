@@ -67,11 +67,11 @@ const (
 )
 
 // snapshot is a state on its way to disk. It shares the machine's slices, which never change.
-type snapshot struct{ state ledger.State }
+type snapshot struct{ state func() ledger.State }
 
 // Persist implements raft.FSMSnapshot; the snapshot counts once sink.Close has returned.
 func (s snapshot) Persist(sink raft.SnapshotSink) error {
-	if err := writeSnapshot(sink, s.state); err != nil {
+	if err := writeSnapshot(sink, s.state()); err != nil {
 		return errors.Join(fmt.Errorf("write snapshot %s: %w", sink.ID(), err), sink.Cancel())
 	}
 	return sink.Close()
@@ -178,6 +178,7 @@ func readSnapshot(r io.Reader) (*ledger.Machine, error) {
 type snapshotReader struct {
 	r   *bufio.Reader
 	sum hash.Hash32
+	buf bytes.Buffer // of the newest message
 }
 
 func (in *snapshotReader) header() (ledger.State, error) {
@@ -234,7 +235,7 @@ func addRecord[T any](w *wire, number int, to *[]T, visit func(*wire, *T)) {
 	*to = append(*to, v)
 }
 
-// next reads one message. A damaged length costs no more memory than there are bytes.
+// next reads one message, which lasts until the next. A damaged length costs no more memory than there are bytes.
 func (in *snapshotReader) next() ([]byte, error) {
 	length, err := binary.ReadUvarint(in.r)
 	if err != nil {
@@ -243,13 +244,13 @@ func (in *snapshotReader) next() ([]byte, error) {
 	if length > recordLimit {
 		return nil, fmt.Errorf("%w: a length of %d bytes", errDamaged, length)
 	}
-	var b bytes.Buffer
-	if _, err := io.CopyN(&b, in.r, int64(length)); err != nil {
+	in.buf.Reset()
+	if _, err := io.CopyN(&in.buf, in.r, int64(length)); err != nil {
 		return nil, noEOF(err)
 	}
 	in.sum.Write(appendUvarint(nil, length))
-	in.sum.Write(b.Bytes())
-	return b.Bytes(), nil
+	in.sum.Write(in.buf.Bytes())
+	return in.buf.Bytes(), nil
 }
 
 // noEOF: within a snapshot the end of the bytes is always too early.

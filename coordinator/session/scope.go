@@ -214,7 +214,7 @@ func (s *scope) refresh(ctx context.Context) {
 		}
 		v.halted, v.broken = l.Halted(s.id), l.Broken(s.id)
 		if ending(v.pipeline.Desired) {
-			sc, _ := l.Scope(s.id)
+			sc, _ := l.ScopeHead(s.id)
 			e, _ := l.Epoch(s.id, sc.RestorePoint)
 			v.drained = e.Final
 			unfinished, _ := l.ScopeOutstanding(s.id)
@@ -264,14 +264,7 @@ func (s *scope) lookUp(g ledger.Generation) (final uint64, cause string) {
 
 // record finds what the ledger keeps of a generation.
 func (s *scope) record(g ledger.Generation) (rec ledger.GenerationRecord, ok bool) {
-	s.r.m.c.Log.View(func(l *ledger.Machine) {
-		sc, _ := l.Scope(s.id)
-		for _, r := range sc.Generations {
-			if r.Generation == g {
-				rec, ok = r, true
-			}
-		}
-	})
+	s.r.m.c.Log.View(func(l *ledger.Machine) { rec, ok = l.Generation(s.id, g) })
 	return rec, ok
 }
 
