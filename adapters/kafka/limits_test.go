@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,8 +90,20 @@ func TestByHandBranchTakesASlotOfTheOpening(t *testing.T) {
 	s := r.opened(1)
 	name := participant.BranchName{Namespace: opening(1).Namespace, Txn: "0199a1b2", Resource: "totals"}
 	h := r.prepared(s, name, 5)
+	if !strings.HasPrefix(h.Name, "test.0199a1b2.totals|test.orders.0.all.totals.1.") || h.Version != handleByHand {
+		t.Errorf("the handle is %s, version %d", h.Name, h.Version)
+	}
 	r.commit(r.sink(), h, participant.Committed)
 	r.sees(5)
+	// One of before is finished too, by any process; and the slots that they held are taken again.
+	for i := range 2 * len(s.current().slots) {
+		name.Txn = fmt.Sprintf("0199a1b%d", 3+i)
+		old := r.prepared(s, name, 1)
+		old.Version = handleVersion
+		_, old.Name, _ = strings.Cut(old.Name, "|")
+		r.commit([]*Sink{s, r.sink()}[i%2], old, participant.Committed)
+	}
+	r.sees(5 + 2*len(s.current().slots))
 }
 
 func TestBufferWaitsForRoomAndCanBeCancelled(t *testing.T) {
