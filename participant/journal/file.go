@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -25,10 +27,10 @@ type File struct {
 	path string
 	sync func(dir string) error // makes a new file's name durable
 
-	mu      sync.Mutex // one call of this process at a time; the lock of the file is polled. It guards the rest too
-	named   bool       // the file's name is durable
-	outside bool       // change is called: a panic is not of the file
-	damaged *damage    // nil: none was found
+	mu      sync.Mutex  // one call of this process at a time; the lock of the file is polled. It guards the rest too
+	named   os.FileInfo // the file whose name is durable; nil: none yet
+	outside bool        // change is called: a panic is not of the file
+	damaged *damage     // nil: none was found
 }
 
 var _ participant.Journal = (*File)(nil)
@@ -98,6 +100,9 @@ func (f *File) with(ctx context.Context, write bool, do func(*bbolt.DB) error) (
 		wait = min(wait, max(time.Until(end), time.Millisecond))
 	}
 	switch info, err := os.Stat(f.path); {
+	case write && f.named != nil && errors.Is(err, fs.ErrNotExist) && !mutant.On("journal/gone-is-told"):
+		return fmt.Errorf("the journal %s is gone, and this process has noted in it what it began: put it back, or, if it is lost, see in the service itself what is "+
+			"prepared there and start the process again, which makes a new one: %w", f.path, participant.ErrMisconfigured)
 	case write:
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
@@ -114,6 +119,10 @@ func (f *File) open(o *bbolt.Options, do func(*bbolt.DB) error) error {
 	case errors.Is(err, berrors.ErrTimeout):
 		return fmt.Errorf("open journal %s: another process has held its lock for %s, and is stopped or stuck if that goes on: %w",
 			f.path, o.Timeout.Round(time.Millisecond), err)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the journal %s cannot be made, for its directory is not there; make it, or mount it: %w", f.path, participant.ErrMisconfigured)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("open journal %s: a journal is a file that this process may write to, and make in its directory: %w: %w", f.path, participant.ErrMisconfigured, err)
 	case err != nil:
 		return fmt.Errorf("open journal %s: %w", f.path, err)
 	}
@@ -124,15 +133,22 @@ func (f *File) open(o *bbolt.Options, do func(*bbolt.DB) error) error {
 }
 
 // keepName makes the file's name durable, also where it was there before: the process that made it may have died
-// before this.
+// before this. Another file in its place has a name of its own to be made durable.
 func (f *File) keepName(write bool) error {
-	if !write || f.named {
+	if !write {
+		return nil
+	}
+	now, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("look at journal %s: %w", f.path, err)
+	}
+	if f.named != nil && os.SameFile(f.named, now) {
 		return nil
 	}
 	if err := f.sync(filepath.Dir(f.path)); err != nil {
 		return err
 	}
-	f.named = true
+	f.named = now
 	return nil
 }
 
