@@ -21,9 +21,9 @@ func (s *Server) newHTTP() *http.Server {
 		say(w, http.StatusOK, "ok")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.c.Registry, promhttp.HandlerOpts{}))
-	// The time for a request's head bounds the handshake too.
+	// The time for a request's head bounds the handshake too. Nobody keeps a connection for longer than a monitor needs.
 	return &http.Server{
-		Handler: s.guard.HTTP(s.c.HTTPOpen, mux), TLSConfig: s.c.TLS, ReadHeaderTimeout: 5 * time.Second,
+		Handler: s.guard.HTTP(s.c.HTTPOpen, mux), TLSConfig: s.c.TLS, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(s.c.Logger.Handler(), slog.LevelInfo), // handshakes that failed: a caller's mistake
 	}
 }

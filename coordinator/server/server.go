@@ -20,6 +20,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
 
 	"github.com/unisink/unisink/coordinator/access"
 	"github.com/unisink/unisink/coordinator/eventlog"
@@ -183,12 +185,16 @@ func New(c Config) *Server {
 		// more often. The default policy takes pings more frequent than every 5 minutes for an attack.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 500 * time.Millisecond, PermitWithoutStream: true}),
 		grpc.MaxRecvMsgSize(4 << 20),
+		// Without a bound one connection can make this node start any number of handlers, and hold a message in each.
+		grpc.MaxConcurrentStreams(mostCalls),
+		grpc.MaxHeaderListSize(mostHeaders),
+		grpc.InTapHandle(s.gate),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	if c.TLS != nil {
-		opts = append(opts, grpc.Creds(credentials.NewTLS(c.TLS)))
+		opts = append(opts, grpc.Creds(newDoor(credentials.NewTLS(c.TLS))))
 	}
 	s.grpc = grpc.NewServer(opts...)
 	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
@@ -221,6 +227,19 @@ func (s *Server) nodeIDs() (ids []string) {
 
 // readBuffer of a connection, bytes: a vote with its handles, mostly.
 const readBuffer = 4 << 10
+
+// mostCalls are the calls under way on one connection, watchers' streams among them. A client that has more waits with the
+// next. mostHeaders bounds what stands at the head of one, bytes: with a call that is handed on, the roles of its caller.
+const mostCalls, mostHeaders = 1 << 10, 64 << 10
+
+// gate judges a call before its message is read.
+func (s *Server) gate(ctx context.Context, info *tap.Info) (context.Context, error) {
+	err := s.guard.Gate(ctx, info.FullMethodName)
+	if err != nil && access.Known(info.FullMethodName) {
+		s.metrics.calls.WithLabelValues(info.FullMethodName, status.Code(err).String()).Inc()
+	}
+	return ctx, err
+}
 
 // Run serves until ctx ends, then lets calls under way finish for at most a second.
 func (s *Server) Run(ctx context.Context) error {
