@@ -28,7 +28,7 @@ func CheckName(kind, s string, limit int) error {
 		return fmt.Errorf("%w: the %s name is empty", ErrName, kind)
 	}
 	if len(s) > limit {
-		return fmt.Errorf("%w: the %s name %q has %d bytes, at most %d are allowed", ErrName, kind, s, len(s), limit)
+		return fmt.Errorf("%w: the %s name %q… has %d bytes, at most %d are allowed", ErrName, kind, s[:limit], len(s), limit)
 	}
 	for i := range len(s) {
 		c := s[i]

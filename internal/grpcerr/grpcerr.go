@@ -1,6 +1,7 @@
 package grpcerr
 
 import (
+	"strings"
 	"time"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -83,9 +84,21 @@ const (
 // HeaderLeader is the header of an answer that a node had from the leader and handed on: the leader's client address.
 const HeaderLeader = "unisink-leader"
 
+// longest message, bytes. It goes back in the trailers of the answer, twice, which clients bound, some at 8 KiB.
+const longest = 2 << 10
+
+// fitting is a message as a status can carry it. One that is no UTF-8 would cost the status its details.
+func fitting(msg string) string {
+	if len(msg) > longest {
+		msg = msg[:longest] + " …"
+	}
+	return strings.ToValidUTF8(msg, "?")
+}
+
 // New makes the error that a gRPC handler returns: a status with an ErrorInfo. The map is
-// copied into the status.
+// copied into the status. A message that is too long for the wire is cut.
 func New(code codes.Code, reason, msg string, meta map[string]string) error {
+	msg = fitting(msg)
 	st, err := status.New(code, msg).WithDetails(&errdetails.ErrorInfo{Reason: reason, Domain: Domain, Metadata: meta})
 	if err != nil { // only for code OK or a detail that does not encode
 		return status.Error(code, msg)
@@ -95,6 +108,7 @@ func New(code codes.Code, reason, msg string, meta map[string]string) error {
 
 // NewRateLimited is New for a caller that asks too much, with the wait after which it is its turn.
 func NewRateLimited(msg string, wait time.Duration) error {
+	msg = fitting(msg)
 	st, err := status.New(codes.ResourceExhausted, msg).WithDetails(
 		&errdetails.ErrorInfo{Reason: RateLimited, Domain: Domain}, &errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 	if err != nil { // only for a detail that does not encode
