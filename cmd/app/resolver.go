@@ -108,7 +108,7 @@ func (a *app) readReach(ctx context.Context, file string, log *slog.Logger) (*re
 	if len(mistakes) > 0 {
 		return nil, mistakes.Err()
 	}
-	rd := reachReader{Reader: form.Reader{File: file}, app: a, env: spec.Env{Logger: log, Lookup: os.LookupEnv}}
+	rd := reachReader{Reader: form.Reader{File: file}, app: a, env: spec.Env{Logger: log, Lookup: os.LookupEnv}, names: map[string]string{}}
 	out := &reach{}
 	rd.read(ctx, root, out)
 	if err := rd.Mistakes.Err(); err != nil {
@@ -119,8 +119,9 @@ func (a *app) readReach(ctx context.Context, file string, log *slog.Logger) (*re
 
 type reachReader struct {
 	form.Reader
-	app *app
-	env spec.Env
+	app   *app
+	env   spec.Env
+	names map[string]string // where each name stands
 }
 
 func (r *reachReader) read(ctx context.Context, root *form.Node, out *reach) {
@@ -156,6 +157,7 @@ func (r *reachReader) resource(ctx context.Context, n *form.Node, path string, o
 	})
 	name := f.Text("name")
 	r.Name(name, form.Under(path, "name"), 32)
+	r.once(name, path)
 	if n.Kind != form.Mapping {
 		return
 	}
@@ -191,6 +193,18 @@ func (r *reachReader) resource(ctx context.Context, n *form.Node, path string, o
 		default:
 			out.resources = append(out.resources, resolver.Resource{Name: name.Value, Finisher: finisher, Text: kind.Value + " " + s.Show()})
 		}
+	}
+}
+
+// once refuses a name that two resources have: what was announced under it and is not in the one would be taken for never
+// prepared while the other holds it.
+func (r *reachReader) once(name form.Text, path string) {
+	switch first, taken := r.names[name.Value]; {
+	case name.Value == "":
+	case taken:
+		r.Wrong(name.At, form.Under(path, "name"), "%s is called %q already; each resource has a name of its own, the one that transactions by hand call it", first, name.Value)
+	default:
+		r.names[name.Value] = path
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,7 +23,7 @@ import (
 // Resource is one that a resolver can reach.
 type Resource struct {
 	// Name is what transactions run by hand call it when they announce it; empty: none is known. Only by it can an
-	// announced branch be proven that was never prepared.
+	// announced branch be proven that was never prepared, so no two have the same.
 	Name     string
 	Finisher participant.Finisher
 	// Text names it for people until it has described itself.
@@ -74,6 +75,9 @@ func New(c Config) (*Resolver, error) {
 	for i, r := range c.Resources {
 		if r.Finisher == nil {
 			bad = append(bad, fmt.Errorf("resource %d (%q) has no finisher", i+1, r.Name))
+		}
+		if r.Name != "" && slices.ContainsFunc(c.Resources[:i], func(o Resource) bool { return o.Name == r.Name }) {
+			bad = append(bad, fmt.Errorf("two resources have the name %q; what is announced under it would be proven by the one that does not hold it", r.Name))
 		}
 	}
 	for _, d := range []struct {
