@@ -115,6 +115,18 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("the %s %q is reachable from outside without TLS; bind it to 127.0.0.1, configure certificates, or say --insecure", a.what, a.addr))
 		}
 	}
+	for _, d := range []struct {
+		what  string
+		value time.Duration
+	}{
+		{"time between two looks at what may be retired", c.RetireEvery},
+		{"time that resolved history is kept", c.KeepFor},
+		{"time that a transaction by hand may take", c.HandTimeout},
+	} {
+		if d.value < 0 {
+			errs = append(errs, fmt.Errorf("the %s is %s, and cannot be negative", d.what, d.value))
+		}
+	}
 	if c.RolesFile != "" && c.ClientTLS == nil {
 		errs = append(errs, fmt.Errorf("the roles in %s have no effect without certificates; configure TLS", c.RolesFile))
 	}

@@ -142,6 +142,9 @@ func (a *app) checkGlobals(c *cli.Context) error {
 	if f := c.String("output"); f != outputTable && f != outputJSON && f != outputJSONL {
 		return noFormat(f)
 	}
+	if d := c.Duration("timeout"); d <= 0 {
+		return usagef("--timeout %s leaves no time for an answer; say how long to wait, such as 10s", d)
+	}
 	a.caFile, a.certFile = c.String("ca"), c.String("cert")
 	_, err := a.logger(c)
 	return err

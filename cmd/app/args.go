@@ -1,6 +1,7 @@
 package app
 
 import (
+	"math"
 	"slices"
 	"strings"
 
@@ -104,3 +105,6 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	}
 	return nil
 }
+
+// limitOf is --limit. More than the wire can say is as good as no bound.
+func limitOf(c *cli.Context) uint32 { return uint32(min(c.Uint("limit"), math.MaxUint32)) }

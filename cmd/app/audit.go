@@ -53,7 +53,7 @@ func (a *app) auditList(c *cli.Context) error {
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
 		r, err := cl.Audit().List(ctx, &unisinkv1.AuditListRequest{
-			Pipeline: c.String("pipeline"), Actor: c.String("actor"), SinceMs: since, Limit: uint32(c.Uint("limit")),
+			Pipeline: c.String("pipeline"), Actor: c.String("actor"), SinceMs: since, Limit: limitOf(c),
 		})
 		switch {
 		case err != nil:

@@ -41,7 +41,7 @@ func (a *app) epochList(c *cli.Context) error {
 		return err
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
-		r, err := cl.Pipelines().ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: scope, Limit: uint32(c.Uint("limit")), InDoubt: c.Bool("in-doubt")})
+		r, err := cl.Pipelines().ListEpochs(ctx, &unisinkv1.ListEpochsRequest{Scope: scope, Limit: limitOf(c), InDoubt: c.Bool("in-doubt")})
 		if err != nil {
 			return err
 		}

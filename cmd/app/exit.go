@@ -133,5 +133,5 @@ func sentence(err error) string {
 		raw := g.GRPCStatus()
 		text = strings.ReplaceAll(text, "rpc error: code = "+raw.Code().String()+" desc = ", "")
 	}
-	return strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return plain(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

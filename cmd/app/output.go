@@ -64,7 +64,7 @@ func (a *app) printJSON(v any) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	_, err = fmt.Fprintln(a.out, string(text))
+	_, err = fmt.Fprintln(a.out, plainJSON(text))
 	return err
 }
 
@@ -85,7 +85,7 @@ func (a *app) printLine(v any) error {
 	if err != nil {
 		return fmt.Errorf("write JSON: %w", err)
 	}
-	_, err = fmt.Fprintln(a.out, string(text))
+	_, err = fmt.Fprintln(a.out, plainJSON(text))
 	return err
 }
 
@@ -100,7 +100,7 @@ func (a *app) printTable(rows [][]string) {
 	for i, r := range rows {
 		row := make(table.Row, len(r))
 		for j, cell := range r {
-			row[j] = a.named(cell)
+			row[j] = plain(a.named(cell))
 		}
 		if i == 0 {
 			t.AppendHeader(row)

@@ -185,7 +185,7 @@ func (a *app) showDesired(c *cli.Context, name string, d unisinkv1.DesiredState)
 // note is a sentence below a table.
 func (a *app) note(c *cli.Context, text string) {
 	if c.String("output") == outputTable {
-		fmt.Fprintln(a.out, "\n"+a.named(text))
+		fmt.Fprintln(a.out, "\n"+plainLines(a.named(text)))
 	}
 }
 

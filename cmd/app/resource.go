@@ -73,7 +73,7 @@ func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
 	fmt.Fprintln(a.out, "\nNobody has looked yet for what closed generations may have left prepared in these resources; the next start of\n"+
 		"their pipeline does, or `unisink resolver`, and `unisink resource sweep FILE --dry-run` shows what there is:")
 	for _, name := range names {
-		fmt.Fprintln(a.out, "  "+a.named(name))
+		fmt.Fprintln(a.out, "  "+plain(a.named(name)))
 	}
 	return nil
 }

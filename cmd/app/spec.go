@@ -158,7 +158,7 @@ func (a *app) pipelineExplain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.out, strings.TrimRight(out, "\n"))
+	_, err = fmt.Fprintln(a.out, plainLines(strings.TrimRight(out, "\n")))
 	return err
 }
 

@@ -40,7 +40,7 @@ func (a *app) txnList(c *cli.Context) error {
 		return err
 	}
 	return a.withClient(c, func(ctx context.Context, cl *participant.Client) error {
-		r, err := cl.Transactions().ListTransactions(ctx, &unisinkv1.ListTransactionsRequest{InDoubt: c.Bool("in-doubt"), Limit: uint32(c.Uint("limit"))})
+		r, err := cl.Transactions().ListTransactions(ctx, &unisinkv1.ListTransactionsRequest{InDoubt: c.Bool("in-doubt"), Limit: limitOf(c)})
 		if err != nil {
 			return err
 		}
