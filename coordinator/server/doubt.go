@@ -106,11 +106,8 @@ func (d *doubt) unfinished(limit int) []*unisinkv1.Transaction {
 	var all []found
 	d.s.c.Node.View(func(m *ledger.Machine) {
 		for _, id := range m.Scopes() {
-			sc, _ := m.Scope(id)
-			for _, e := range sc.Epochs {
-				if broken := slices.ContainsFunc(e.Branches, lost); broken || e.ProvenAt == 0 {
-					all = append(all, found{id, e, broken})
-				}
+			for _, e := range m.EpochsInDoubt(id) {
+				all = append(all, found{id, e, slices.ContainsFunc(e.Branches, lost)})
 			}
 		}
 	})

@@ -1,7 +1,10 @@
 package server
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/wire"
@@ -20,6 +23,9 @@ type place struct {
 // duties is what is outstanding, as one look at the ledger shows it.
 type duties struct {
 	wanted      map[resource]bool // nil: all
+	byHand      int               // about so many branches by hand at most; 0: all
+	after       string            // the place of an earlier answer to go on from
+	next        string            // the place to go on from; empty: there is no more
 	namespace   string
 	incarnation uint64
 	out         ledger.Outstanding
@@ -44,13 +50,27 @@ func wanted(refs []*unisinkv1.ResourceRef) map[resource]bool {
 	return w
 }
 
-// read takes in what is outstanding in the resources that are wanted.
+const (
+	// lookedAtOnce is how many transactions by hand are looked at for one piece, and handBytes about how many bytes of
+	// handles it has: decisions wait for the look.
+	lookedAtOnce = 10_000
+	handBytes    = 4 << 20
+)
+
+// read takes in what is outstanding in the resources that are wanted: all of it that is of epochs, and so much of what is by
+// hand as was asked for.
 func (d *duties) read(m *ledger.Machine) {
 	d.namespace, d.incarnation = m.Namespace()
-	d.out = m.Outstanding()
+	d.out = m.OutstandingEpochs()
+	d.readByHand(m)
 	d.is, d.instance = map[place]resource{}, map[generationMember]string{}
-	if len(d.out.Debts) > 0 {
-		for _, u := range m.ResourceUses() {
+	of := ledger.ScopeID{}
+	for _, o := range d.out.Debts { // scope by scope
+		if o.Scope == of {
+			continue
+		}
+		of = o.Scope
+		for _, u := range m.ResourceUsesOf(of) {
 			d.is[place{u.Scope, u.ID}] = resource{u.Kind, u.Identity}
 		}
 	}
@@ -63,6 +83,36 @@ func (d *duties) read(m *ledger.Machine) {
 			d.instance[g] = m.InstanceOf(g.scope, g.generation, g.member)
 		}
 	}
+}
+
+// readByHand takes in what is by hand, from the place behind d.after on, or from the first where that is no place.
+func (d *duties) readByHand(m *ledger.Machine) {
+	looked, found, bytes := 0, 0, 0
+	var last ledger.Unfinished
+	d.next = ""
+	for of := range m.UnfinishedByHand(placeOf(d.after)) {
+		if d.byHand > 0 && (looked == lookedAtOnce || found >= d.byHand || bytes >= handBytes) {
+			d.next = fmt.Sprintf("%d %s", last.Since, last.Txn)
+			return
+		}
+		looked, last = looked+1, of[0]
+		for _, u := range of {
+			if d.asked(u) {
+				d.out.Unfinished = append(d.out.Unfinished, u)
+				found, bytes = found+1, bytes+len(u.Handle.Body)+len(u.Handle.Text)+len(u.Handle.Name)
+			}
+		}
+	}
+}
+
+// placeOf reads a place that an earlier answer named.
+func placeOf(text string) (at ledger.Unfinished) {
+	since, id, _ := strings.Cut(text, " ")
+	ms, err := strconv.ParseInt(since, 10, 64)
+	if err != nil {
+		return at
+	}
+	return ledger.Unfinished{Txn: ledger.TxnID(id), Since: ms}
 }
 
 func (d *duties) any() bool {

@@ -62,7 +62,7 @@ func newMetrics(c Config) *metrics {
 			return float64(st.LastIndex - min(st.AppliedIndex, st.LastIndex))
 		}),
 		gauge(obs.MetricPipelines, "Pipelines in the ledger.", func() (n float64) {
-			c.Node.View(func(m *ledger.Machine) { n = float64(len(m.Pipelines())) })
+			c.Node.View(func(m *ledger.Machine) { n = float64(m.PipelineCount()) })
 			return n
 		}),
 	)

@@ -142,8 +142,10 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 	id := wire.Scope(req.GetScope())
 	var scope ledger.Scope
 	var ok, known bool
+	var epochs []ledger.EpochRecord
 	p.s.c.Node.View(func(m *ledger.Machine) {
-		scope, ok = m.Scope(id)
+		scope, ok = m.ScopeHead(id)
+		epochs = m.Epochs(id)
 		_, known = m.Pipeline(id.Pipeline)
 	})
 	if !ok && !known {
@@ -156,7 +158,7 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 	for _, r := range scope.Rewinds {
 		out.Rewinds = append(out.Rewinds, &unisinkv1.Rewound{To: wire.FromEpoch(r.To), Newest: wire.FromEpoch(r.Newest)})
 	}
-	for _, e := range slices.Backward(scope.Epochs) {
+	for _, e := range slices.Backward(epochs) {
 		if len(out.Epochs) == limit {
 			break
 		}
@@ -171,19 +173,22 @@ func (p *pipelines) ListEpochs(_ context.Context, req *unisinkv1.ListEpochsReque
 // GetEpoch shows one decided epoch.
 func (p *pipelines) GetEpoch(_ context.Context, req *unisinkv1.GetEpochRequest) (*unisinkv1.GetEpochResponse, error) {
 	id, want := wire.Scope(req.GetScope()), wire.Epoch(req.GetEpoch())
-	var out *unisinkv1.EpochRecord
+	var scope ledger.Scope
+	var e ledger.EpochRecord
+	var kept bool
+	var o ledger.Outcome
 	p.s.c.Node.View(func(m *ledger.Machine) {
-		if e, ok := m.Epoch(id, want); ok {
-			scope, _ := m.Scope(id)
-			out = epochRecord(scope, e, true)
-			return
-		}
-		// Its record may be retired, or it was never decided; the outcome is known all the same.
-		if o := m.EpochOutcome(id, want); o == ledger.Committed || o == ledger.Aborted {
-			out = &unisinkv1.EpochRecord{Scope: wire.FromScope(id), Epoch: wire.FromEpoch(want), Outcome: wire.FromOutcome(o)}
-		}
+		scope, _ = m.ScopeHead(id)
+		e, kept = m.Epoch(id, want)
+		o = m.EpochOutcome(id, want)
 	})
-	if out == nil {
+	out := &unisinkv1.EpochRecord{Scope: wire.FromScope(id), Epoch: wire.FromEpoch(want), Outcome: wire.FromOutcome(o)}
+	switch {
+	case kept:
+		out = epochRecord(scope, e, true)
+	case o == ledger.Committed || o == ledger.Aborted:
+		// Its record is retired, or it was never decided; the outcome is known all the same.
+	default:
 		return nil, grpcerr.New(codes.NotFound, grpcerr.NotFound, "epoch "+want.String()+" of "+id.String()+" is not in the ledger", nil)
 	}
 	return &unisinkv1.GetEpochResponse{Epoch: out}, nil
@@ -214,24 +219,32 @@ func (p *pipelines) EpochOutcome(ctx context.Context, req *unisinkv1.EpochOutcom
 
 // ProvenCut is the longest gap-free proven prefix of each shard.
 func (p *pipelines) ProvenCut(_ context.Context, req *unisinkv1.ProvenCutRequest) (*unisinkv1.ProvenCutResponse, error) {
-	out := &unisinkv1.ProvenCutResponse{}
+	type cut struct {
+		epoch ledger.EpochRecord
+		found bool
+	}
+	var cuts []cut
 	known := false
 	p.s.c.Node.View(func(m *ledger.Machine) {
-		_, known = m.Pipeline(req.GetPipeline())
-		for _, id := range m.Scopes() {
-			if id.Pipeline != req.GetPipeline() {
-				continue
-			}
-			cut := &unisinkv1.ScopeCut{Scope: wire.FromScope(id)}
-			if e, ok := m.ProvenCut(id); ok {
-				rec := epochRecord(ledger.Scope{ID: id}, e, false)
-				cut.Epoch, cut.Branches, cut.Positions = rec.Epoch, rec.Branches, rec.Positions
-			}
-			out.Scopes = append(out.Scopes, cut)
+		var x ledger.Pipeline
+		x, known = m.Pipeline(req.GetPipeline())
+		cuts = make([]cut, x.Shards)
+		for shard := range x.Shards {
+			cuts[shard].epoch, cuts[shard].found = m.ProvenCut(ledger.ScopeID{Pipeline: x.Name, Shard: shard})
 		}
 	})
 	if !known {
 		return nil, noPipeline(req.GetPipeline())
+	}
+	out := &unisinkv1.ProvenCutResponse{}
+	for shard, c := range cuts {
+		id := ledger.ScopeID{Pipeline: req.GetPipeline(), Shard: uint32(shard)}
+		scope := &unisinkv1.ScopeCut{Scope: wire.FromScope(id)}
+		if c.found {
+			rec := epochRecord(ledger.Scope{ID: id}, c.epoch, false)
+			scope.Epoch, scope.Branches, scope.Positions = rec.Epoch, rec.Branches, rec.Positions
+		}
+		out.Scopes = append(out.Scopes, scope)
 	}
 	return out, nil
 }
@@ -250,29 +263,32 @@ func (p *pipelines) describe(x ledger.Pipeline) *unisinkv1.GetPipelineResponse {
 func (p *pipelines) scopeStatus(id ledger.ScopeID, x ledger.Pipeline, now time.Time) *unisinkv1.ScopeStatus {
 	out := &unisinkv1.ScopeStatus{Scope: wire.FromScope(id), SinceDecisionMs: -1}
 	var scope ledger.Scope
+	var g ledger.GenerationRecord
+	var epochs []ledger.EpochRecord
 	var debts []ledger.Debt
 	p.s.c.Node.View(func(m *ledger.Machine) {
-		scope, _ = m.Scope(id)
+		scope, _ = m.ScopeHead(id)
+		g, _ = m.Newest(id)
+		epochs = m.Epochs(id)
 		_, debts = m.ScopeOutstanding(id)
 	})
-	if n := len(scope.Generations); n > 0 {
-		g := scope.Generations[n-1]
+	if g.Generation != 0 {
 		out.Generation, out.Open, out.Final, out.Cause = uint64(g.Generation), g.Open, g.Final, g.Cause
 		out.Drained = g.Cause == wire.Drained && scope.RestorePoint == ledger.Epoch{Generation: g.Generation, N: g.Final}
 	}
 	out.RestorePoint = wire.FromEpoch(scope.RestorePoint)
 	out.Halted = scope.Halted
 	out.Debts = uint32(len(debts))
-	for _, e := range scope.Epochs {
+	for _, e := range epochs {
 		if e.ProvenAt == 0 {
 			out.Unfinished++
 			out.OldestInDoubtMs = max(out.OldestInDoubtMs, now.UnixMilli()-e.DecidedAt)
 		}
 		out.SinceDecisionMs = max(0, now.UnixMilli()-e.DecidedAt)
-		if r := epochRecord(scope, e, false); r.GetKept() {
+		if e.Kept() {
 			out.RestorePoints = append(out.RestorePoints, &unisinkv1.KeptRestorePoint{
-				Epoch: r.GetEpoch(), DecidedAtMs: e.DecidedAt, AgeMs: max(0, now.UnixMilli()-e.DecidedAt),
-				Final: e.Final, Pinned: r.GetPinned(), Current: r.GetRestorePoint(),
+				Epoch: wire.FromEpoch(e.Epoch), DecidedAtMs: e.DecidedAt, AgeMs: max(0, now.UnixMilli()-e.DecidedAt),
+				Final: e.Final, Pinned: slices.Contains(scope.Pinned, e.Epoch), Current: e.Epoch == scope.RestorePoint,
 			})
 		}
 	}

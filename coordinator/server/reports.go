@@ -19,6 +19,7 @@ type reports struct {
 	all map[string]report
 	// undeterminable are branches of transactions by hand that nobody can tell of, with what is missing.
 	undeterminable map[byHandBranch]string
+	prune          int // number of them at which resolved ones are forgotten
 }
 
 type report struct {

@@ -33,7 +33,7 @@ type resolution struct {
 // ListDuties lists what is decided and not proven, and what must be swept. It is read through the log as soon as
 // there is something to do: a resolver commits by it. That there is nothing leads to no act, and costs no entry.
 func (r *resolution) ListDuties(ctx context.Context, req *unisinkv1.ListDutiesRequest) (*unisinkv1.ListDutiesResponse, error) {
-	d := duties{wanted: wanted(req.GetResources())}
+	d := duties{wanted: wanted(req.GetResources()), byHand: int(req.GetByHandAtMost()), after: req.GetAfter()}
 	r.s.c.Node.View(d.read)
 	if d.any() {
 		if err := r.s.c.Node.Barrier(ctx); err != nil {
@@ -43,7 +43,7 @@ func (r *resolution) ListDuties(ctx context.Context, req *unisinkv1.ListDutiesRe
 	}
 	return &unisinkv1.ListDutiesResponse{
 		Namespace: d.namespace, Incarnation: d.incarnation, Duties: d.unfinished(r.s.living()), Sweeps: d.debts(r.s.living()),
-		SweepIntervalMs: sweepInterval.Milliseconds(), NowMs: time.Now().UnixMilli(),
+		SweepIntervalMs: sweepInterval.Milliseconds(), NowMs: time.Now().UnixMilli(), Next: d.next,
 	}, nil
 }
 
@@ -57,12 +57,14 @@ func (r *resolution) Judge(ctx context.Context, req *unisinkv1.JudgeRequest) (*u
 	}
 	out := &unisinkv1.JudgeResponse{ByHandTimeoutMs: r.s.c.HandTimeout.Milliseconds()}
 	now := time.Now().UnixMilli()
-	r.s.c.Node.View(func(m *ledger.Machine) {
-		for _, f := range req.GetFound() {
-			s, why := m.Judge(found(f), now)
-			out.Judgements = append(out.Judgements, &unisinkv1.Judgement{Sentence: sentences[s], Why: why})
-		}
-	})
+	for _, f := range req.GetFound() {
+		is := found(f)
+		var s ledger.Sentence
+		var why string
+		// One look each: a thousand, with the lists of as many decisions, would hold decisions up.
+		r.s.c.Node.View(func(m *ledger.Machine) { s, why = m.Judge(is, now) })
+		out.Judgements = append(out.Judgements, &unisinkv1.Judgement{Sentence: sentences[s], Why: why})
+	}
 	return out, nil
 }
 

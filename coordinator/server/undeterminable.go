@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/unisink/unisink/coordinator/eventlog"
@@ -39,9 +40,12 @@ type byHandBranch struct {
 }
 
 func (s *Server) byHandUndeterminable(txn ledger.TxnID, b ledger.BranchID, evidence string) {
-	var open []byHandBranch
-	s.c.Node.View(func(m *ledger.Machine) { open = stillOpen(m, append(s.told.doubts(), byHandBranch{txn, b})) })
-	if !s.told.doubt(byHandBranch{txn, b}, evidence, open) {
+	isOpen := s.stillOpen(byHandBranch{txn, b})
+	news, old := s.told.doubt(byHandBranch{txn, b}, evidence, len(isOpen) > 0)
+	if old != nil {
+		s.told.keep(old, s.stillOpen(old...))
+	}
+	if !news {
 		return
 	}
 	s.CountBrokenPromise()
@@ -50,43 +54,58 @@ func (s *Server) byHandUndeterminable(txn ledger.TxnID, b ledger.BranchID, evide
 	}
 }
 
-// stillOpen keeps the branches that are decided and not resolved.
-func stillOpen(m *ledger.Machine, all []byHandBranch) []byHandBranch {
-	return slices.DeleteFunc(all, func(d byHandBranch) bool {
-		x, found := m.Txn(d.txn)
-		return !found || x.Outcome == ledger.Pending || !slices.ContainsFunc(x.Branches, func(b ledger.Branch) bool {
-			return b.ID == d.branch && unresolved(b)
-		})
+// stillOpen are the branches that are decided and not resolved.
+func (s *Server) stillOpen(all ...byHandBranch) map[byHandBranch]bool {
+	open := map[byHandBranch]bool{}
+	s.c.Node.View(func(m *ledger.Machine) {
+		for _, d := range all {
+			x, found := m.Txn(d.txn)
+			if found && x.Outcome != ledger.Pending && slices.ContainsFunc(x.Branches, func(b ledger.Branch) bool { return b.ID == d.branch && unresolved(b) }) {
+				open[d] = true
+			}
+		}
 	})
+	return open
 }
 
 // unresolved reports a branch that is neither proven nor forced.
 func unresolved(b ledger.Branch) bool { return b.Proof.Verdict == 0 && b.Forced == "" }
 
-// doubts are the branches by hand that somebody could not tell of.
-func (r *reports) doubts() (all []byHandBranch) {
+// fewDoubts are remembered without looking for those that are resolved.
+const fewDoubts = 64
+
+// doubt remembers a branch by hand that somebody could not tell of, if it is open. News: it was not known. Of those in old
+// the resolved ones are to be forgotten: as many have come as were left the last time, so that a report costs the same
+// however many there are.
+func (r *reports) doubt(d byHandBranch, evidence string, isOpen bool) (news bool, old []byHandBranch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for d := range r.undeterminable {
-		all = append(all, d)
+	if !isOpen {
+		delete(r.undeterminable, d)
+		return false, nil
 	}
-	return all
+	if r.undeterminable == nil {
+		r.undeterminable, r.prune = map[byHandBranch]string{}, fewDoubts
+	}
+	_, known := r.undeterminable[d]
+	r.undeterminable[d] = evidence
+	if !known && len(r.undeterminable) > r.prune {
+		r.prune = 2 * len(r.undeterminable) // until keep says it better
+		old = slices.Collect(maps.Keys(r.undeterminable))
+	}
+	return !known && evidence != "", old
 }
 
-// doubt remembers one more, and of all only those that are open. True: it is one of them, and is news.
-func (r *reports) doubt(d byHandBranch, evidence string, open []byHandBranch) bool {
+// keep forgets those of old that are not open.
+func (r *reports) keep(old []byHandBranch, open map[byHandBranch]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	_, known := r.undeterminable[d]
-	keep := map[byHandBranch]string{}
-	for _, o := range open {
-		keep[o] = r.undeterminable[o]
+	for _, d := range old {
+		if !open[d] {
+			delete(r.undeterminable, d)
+		}
 	}
-	if _, isOpen := keep[d]; isOpen {
-		keep[d] = evidence
-	}
-	r.undeterminable = keep
-	return !known && keep[d] != ""
+	r.prune = max(fewDoubts, 2*len(r.undeterminable))
 }
 
 // why says what is missing of a branch by hand that nobody can tell of; empty if that is not so.

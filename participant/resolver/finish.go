@@ -52,7 +52,8 @@ func (l *lane) startChains(ctx context.Context) {
 		work[c] = append(work[c], d)
 	}
 	for c, t := range l.chains {
-		if work[c] == nil && !t.flying {
+		// What these orders do not name may come with the next: it is not tried sooner for that.
+		if work[c] == nil && !t.flying && (l.now.whole || time.Since(t.next) > longestWait) {
 			delete(l.chains, c)
 		}
 	}
@@ -62,6 +63,9 @@ func (l *lane) startChains(ctx context.Context) {
 		}
 	}
 	for _, c := range order {
+		if l.flying >= startedAtOnce {
+			return
+		}
 		l.startChain(ctx, c, work[c])
 	}
 }
@@ -88,6 +92,7 @@ func (l *lane) startChain(ctx context.Context, c chain, list []*unisinkv1.Duty) 
 		slices.Reverse(list)
 	}
 	t.flying = true
+	l.flying++
 	o := l.now
 	l.task(ctx, func(ctx context.Context) func() {
 		done, at, err := l.finish(ctx, o, list)
@@ -112,6 +117,7 @@ func (l *lane) left(d *unisinkv1.Duty) bool {
 
 func (l *lane) finished(ctx context.Context, t *try, done []branchKey, at *unisinkv1.BranchRef, err error) {
 	t.flying = false
+	l.flying--
 	for _, k := range done {
 		l.proven[k] = time.Now()
 	}

@@ -15,6 +15,9 @@ import (
 // atOnce is how many branches of one resource are worked on at the same time.
 const atOnce = 8
 
+// startedAtOnce is how many chains of one resource are worked on or wait for a place: the others wait in the orders.
+const startedAtOnce = 8 * atOnce
+
 // lane is the work in one resource: one that hangs holds up no other. Its fields belong to the goroutine of run,
 // what is under mu excepted. Tasks run beside it, and come back to it as functions.
 type lane struct {
@@ -27,6 +30,7 @@ type lane struct {
 	slots  chan struct{}
 	now    *orders // nil before the first answer
 	chains map[chain]*try
+	flying int // chains that are started and have not ended
 	// proven and paid are when a duty went that older orders may still name.
 	proven map[branchKey]time.Time
 	paid   map[debtKey]time.Time
@@ -89,9 +93,23 @@ func (l *lane) run(ctx context.Context) {
 			l.now = o
 		case back := <-l.ended:
 			back()
+			l.endAll()
 		case <-tick.C:
+			l.tell()
 		}
 		l.step(ctx)
+	}
+}
+
+// endAll takes in whatever else has ended, so that a look at all duties serves many.
+func (l *lane) endAll() {
+	for {
+		select {
+		case back := <-l.ended:
+			back()
+		default:
+			return
+		}
 	}
 }
 
@@ -102,7 +120,6 @@ func (l *lane) step(ctx context.Context) {
 	}
 	l.startChains(ctx)
 	l.startSweep(ctx)
-	l.tell()
 }
 
 // task runs f beside the lane as soon as one of its places is free. What it returns is run by the lane.

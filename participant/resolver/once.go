@@ -126,14 +126,14 @@ func (r *Resolver) lookAt(ctx context.Context, l *lane, sweep bool) (all []Prepa
 // say what it is within half of ctx's time is left out, and nothing more is asked of one that did not answer. The error
 // joins those of whole resources. It is for use instead of Run.
 func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err error) {
-	o, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{})
+	listed, namespace, err := r.duties(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask what is to be done: %w", err)
 	}
 	h, err := r.reach(ctx)
-	h.ns = o.GetNamespace()
+	h.ns = namespace
 	var duties []*unisinkv1.Duty
-	for _, d := range o.GetDuties() {
+	for _, d := range listed {
 		if txn == "" || txnOf(d.GetBranch()) == txn {
 			duties = append(duties, d)
 		}

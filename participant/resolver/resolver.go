@@ -128,17 +128,24 @@ func (r *Resolver) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// poll asks for duties and hands each lane its own.
+// byHandAtOnce is about how many branches by hand one answer names.
+const byHandAtOnce = 1000
+
+// poll asks for duties and hands each lane its own. Where there are more by hand than one answer holds, the next time it
+// goes on behind them, and begins again after the last: what cannot be finished hides nothing for ever.
 func (r *Resolver) poll(ctx context.Context) {
+	after := ""
 	for {
 		if refs := r.reached(); len(refs) > 0 {
 			asOf := time.Now()
-			got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{Resources: refs})
+			got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{Resources: refs, ByHandAtMost: byHandAtOnce, After: after})
 			switch {
 			case err == nil:
 				r.answered(ctx)
+				whole := after == "" && got.GetNext() == ""
+				after = got.GetNext()
 				for _, l := range r.lanes {
-					l.give(newOrders(got, asOf))
+					l.give(newOrders(got, asOf, whole))
 				}
 			case ctx.Err() == nil:
 				r.unanswered(ctx, err)
@@ -146,6 +153,24 @@ func (r *Resolver) poll(ctx context.Context) {
 		}
 		if !route.Sleep(ctx, r.c.Poll) {
 			return
+		}
+	}
+}
+
+// duties are all that there are, however many answers they take.
+func (r *Resolver) duties(ctx context.Context) (all []*unisinkv1.Duty, namespace string, err error) {
+	for after := ""; ; {
+		got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{ByHandAtMost: byHandAtOnce, After: after})
+		if err != nil {
+			return nil, "", err
+		}
+		for _, d := range got.GetDuties() {
+			if after == "" || d.GetBranch().GetTxn() != "" { // what is of epochs comes with each
+				all = append(all, d)
+			}
+		}
+		if after = got.GetNext(); after == "" {
+			return all, got.GetNamespace(), nil
 		}
 	}
 }
@@ -190,12 +215,14 @@ type orders struct {
 	interval time.Duration // between sweeps
 	duties   []*unisinkv1.Duty
 	sweeps   []*unisinkv1.SweepDuty
+	whole    bool // there are no other duties
 }
 
-func newOrders(a *unisinkv1.ListDutiesResponse, asOf time.Time) *orders {
+func newOrders(a *unisinkv1.ListDutiesResponse, asOf time.Time, whole bool) *orders {
 	return &orders{
-		ns:   participant.Namespace{Name: a.GetNamespace(), Incarnation: a.GetIncarnation()},
-		asOf: asOf, ahead: time.UnixMilli(a.GetNowMs()).Sub(asOf), interval: time.Duration(a.GetSweepIntervalMs()) * time.Millisecond,
+		whole: whole,
+		ns:    participant.Namespace{Name: a.GetNamespace(), Incarnation: a.GetIncarnation()},
+		asOf:  asOf, ahead: time.UnixMilli(a.GetNowMs()).Sub(asOf), interval: time.Duration(a.GetSweepIntervalMs()) * time.Millisecond,
 		duties: a.GetDuties(), sweeps: a.GetSweeps(),
 	}
 }

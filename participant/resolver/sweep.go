@@ -302,12 +302,12 @@ func (l *lane) pay(ctx context.Context, j job, stuck map[debtKey]bool, out *swep
 // neverPrepared proves that announced branches of aborted transactions left nothing, by a listing after the decision.
 func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
 	var errs []error
+	there := map[chain]bool{}
+	for _, x := range out.listing {
+		there[chain{txn: x.Name.Txn, resource: x.Name.Resource}] = true
+	}
 	for k, d := range j.aborted {
-		there := false
-		for _, x := range out.listing {
-			there = there || x.Name.Txn == k.txn && x.Name.Resource == k.resource
-		}
-		if there {
+		if there[chain{txn: k.txn, resource: k.resource}] {
 			continue // ended, and proven by that
 		}
 		proof := participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is listed after it was aborted"}

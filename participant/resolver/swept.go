@@ -52,6 +52,10 @@ func (l *lane) remember(ctx context.Context, done swept, now time.Time) {
 	s := &l.sweep
 	unknown, doubtful := map[string]time.Time{}, map[string]*doubt{}
 	prepared, oldest := 0, time.Time{}
+	duties := map[string]bool{} // the handles that the newest orders name
+	for _, d := range l.now.duties {
+		duties[d.GetHandle().GetName()] = true
+	}
 	if done.byHand > 0 {
 		s.byHand = done.byHand
 	}
@@ -73,8 +77,9 @@ func (l *lane) remember(ctx context.Context, done swept, now time.Time) {
 		case unisinkv1.Sentence_SENTENCE_IN_DOUBT:
 			doubtful[x.Handle.Name] = l.doubted(ctx, x, x.why, now)
 		case unisinkv1.Sentence_SENTENCE_COMMIT:
-			// It is finished as a duty. If it is none, the ledger has it proven, and the resource shows it prepared.
-			if !l.isDuty(x.Handle.Name) {
+			// It is finished as a duty. If it is none, the ledger has it proven, and the resource shows it prepared. Of one
+			// by hand that is not known while there are more duties than the orders name.
+			if !duties[x.Handle.Name] && (l.now.whole || x.Name.Txn == "") {
 				doubtful[x.Handle.Name] = l.doubted(ctx, x, x.why+", and has it resolved; the resource shows it prepared: it looks as if it had been set back", now)
 			}
 		case unisinkv1.Sentence_SENTENCE_LEAVE, unisinkv1.Sentence_SENTENCE_ROLL_BACK, unisinkv1.Sentence_SENTENCE_UNSPECIFIED:
@@ -116,14 +121,4 @@ func (l *lane) doubted(ctx context.Context, x judged, why string, now time.Time)
 			obs.Resource(x.Name.Resource), obs.Cause(why))
 	}
 	return d
-}
-
-// isDuty reports a handle that the newest orders name.
-func (l *lane) isDuty(handle string) bool {
-	for _, d := range l.now.duties {
-		if d.GetHandle().GetName() == handle {
-			return true
-		}
-	}
-	return false
 }

@@ -449,7 +449,11 @@ func (x *SweepDuty) GetHeld() bool {
 type ListDutiesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only of these; empty: all.
-	Resources     []*ResourceRef `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	Resources []*ResourceRef `protobuf:"bytes,1,rep,name=resources,proto3" json:"resources,omitempty"`
+	// About so many branches by hand at most; 0: all. What is of epochs and the debts come with each piece.
+	ByHandAtMost uint32 `protobuf:"varint,2,opt,name=by_hand_at_most,json=byHandAtMost,proto3" json:"by_hand_at_most,omitempty"`
+	// Go on with what is by hand where an earlier answer ended; empty: from the first.
+	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -491,6 +495,20 @@ func (x *ListDutiesRequest) GetResources() []*ResourceRef {
 	return nil
 }
 
+func (x *ListDutiesRequest) GetByHandAtMost() uint32 {
+	if x != nil {
+		return x.ByHandAtMost
+	}
+	return 0
+}
+
+func (x *ListDutiesRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListDutiesResponse struct {
 	state       protoimpl.MessageState `protogen:"open.v1"`
 	Namespace   string                 `protobuf:"bytes,1,opt,name=namespace,proto3" json:"namespace,omitempty"`
@@ -500,7 +518,9 @@ type ListDutiesResponse struct {
 	// How often resolvers list whole namespaces, debts or not.
 	SweepIntervalMs int64 `protobuf:"varint,5,opt,name=sweep_interval_ms,json=sweepIntervalMs,proto3" json:"sweep_interval_ms,omitempty"`
 	// By the clock of the node that answers.
-	NowMs         int64 `protobuf:"varint,6,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"`
+	NowMs int64 `protobuf:"varint,6,opt,name=now_ms,json=nowMs,proto3" json:"now_ms,omitempty"`
+	// Where to go on with what is by hand; empty: there is no more.
+	Next          string `protobuf:"bytes,7,opt,name=next,proto3" json:"next,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -575,6 +595,13 @@ func (x *ListDutiesResponse) GetNowMs() int64 {
 		return x.NowMs
 	}
 	return 0
+}
+
+func (x *ListDutiesResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
 }
 
 // Found is one prepared thing, as a listing shows it.
@@ -1705,16 +1732,19 @@ const file_unisink_v1_resolution_proto_rawDesc = "" +
 	"\bidentity\x18\x05 \x01(\v2\x17.unisink.v1.ResourceRefR\bidentity\x12 \n" +
 	"\fclosed_at_ms\x18\x06 \x01(\x03R\n" +
 	"closedAtMs\x12\x12\n" +
-	"\x04held\x18\a \x01(\bR\x04held\"J\n" +
+	"\x04held\x18\a \x01(\bR\x04held\"\x87\x01\n" +
 	"\x11ListDutiesRequest\x125\n" +
-	"\tresources\x18\x01 \x03(\v2\x17.unisink.v1.ResourceRefR\tresources\"\xf0\x01\n" +
+	"\tresources\x18\x01 \x03(\v2\x17.unisink.v1.ResourceRefR\tresources\x12%\n" +
+	"\x0fby_hand_at_most\x18\x02 \x01(\rR\fbyHandAtMost\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"\x84\x02\n" +
 	"\x12ListDutiesResponse\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12(\n" +
 	"\x06duties\x18\x03 \x03(\v2\x10.unisink.v1.DutyR\x06duties\x12-\n" +
 	"\x06sweeps\x18\x04 \x03(\v2\x15.unisink.v1.SweepDutyR\x06sweeps\x12*\n" +
 	"\x11sweep_interval_ms\x18\x05 \x01(\x03R\x0fsweepIntervalMs\x12\x15\n" +
-	"\x06now_ms\x18\x06 \x01(\x03R\x05nowMs\"\xbd\x01\n" +
+	"\x06now_ms\x18\x06 \x01(\x03R\x05nowMs\x12\x12\n" +
+	"\x04next\x18\a \x01(\tR\x04next\"\xbd\x01\n" +
 	"\x05Found\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12-\n" +

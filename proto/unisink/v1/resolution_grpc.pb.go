@@ -36,7 +36,8 @@ const (
 // paid, operators look at what is in doubt and, where a resource broke its promise, decide what to do. What may lead
 // to an act that cannot be taken back is read through the log.
 type ResolutionClient interface {
-	// ListDuties lists decided branches without proof, in the order in which they must be finished, and sweep debts.
+	// ListDuties lists decided branches without proof, in the order in which they must be finished, and sweep debts. What is
+	// by hand comes last, the oldest decision first, and in pieces for who asks for them: it may be hundreds of thousands.
 	ListDuties(ctx context.Context, in *ListDutiesRequest, opts ...grpc.CallOption) (*ListDutiesResponse, error)
 	// Judge says what is to become of things that a resource's listing found prepared. It changes nothing.
 	Judge(ctx context.Context, in *JudgeRequest, opts ...grpc.CallOption) (*JudgeResponse, error)
@@ -139,7 +140,8 @@ func (c *resolutionClient) Force(ctx context.Context, in *ForceRequest, opts ...
 // paid, operators look at what is in doubt and, where a resource broke its promise, decide what to do. What may lead
 // to an act that cannot be taken back is read through the log.
 type ResolutionServer interface {
-	// ListDuties lists decided branches without proof, in the order in which they must be finished, and sweep debts.
+	// ListDuties lists decided branches without proof, in the order in which they must be finished, and sweep debts. What is
+	// by hand comes last, the oldest decision first, and in pieces for who asks for them: it may be hundreds of thousands.
 	ListDuties(context.Context, *ListDutiesRequest) (*ListDutiesResponse, error)
 	// Judge says what is to become of things that a resource's listing found prepared. It changes nothing.
 	Judge(context.Context, *JudgeRequest) (*JudgeResponse, error)
