@@ -257,7 +257,7 @@ func (r Result) OK() bool { return r.Refusal == refusalUnset }
 type Opened struct {
 	Generation   Generation
 	RestorePoint *RestorePoint // nil: there is no history
-	// KeptParts: every state part that any kept restore point of any scope names.
+	// KeptParts: every state part that any kept restore point of any scope of the pipeline names.
 	KeptParts []string
 	// Unfinished: decided branches of this scope that nobody has proven, in commit order.
 	Unfinished []Unfinished

@@ -280,6 +280,33 @@ func quick(t testing.TB, m *Machine, at int64, bodies ...Body) {
 	}
 }
 
+// TestAnOpeningNamesTheStatePartsOfItsPipeline alone: a thousand pipelines that start must not each be told of, and sort, the
+// parts of all.
+func TestAnOpeningNamesTheStatePartsOfItsPipeline(t *testing.T) {
+	opened := func(others int) (o Opened, bytes uint64) {
+		m := running(t)
+		quick(t, m, 2000, deciding("p", Epoch{1, 1}, "1", 0)) // names 1.1.a and 1.1.b
+		for i := range others {
+			name := fmt.Sprint("other", i)
+			quick(t, m, 1000, PutPipeline{Pipeline: twoMembers(name)}, opening(name, 0, "1"), deciding(name, Epoch{Generation(i) + 2, 1}, "1", 0))
+		}
+		quick(t, m, 90_000, CloseGeneration{Scope: theScope, Generation: 1, Cause: "test"})
+		bytes = allocated(func() {
+			r, _ := m.Apply(Command{At: 99_000, Body: opening("p", 1, "1")})
+			o = *r.Opened
+		})
+		return o, bytes
+	}
+	few, small := opened(5)
+	many, large := opened(500)
+	if want := []string{"1.1.a", "1.1.b"}; !slices.Equal(few.KeptParts, want) || !slices.Equal(many.KeptParts, want) {
+		t.Errorf("%d parts are named beside 5 pipelines, %d beside 500, want %q", len(few.KeptParts), len(many.KeptParts), want)
+	}
+	if large > 2*small+slack {
+		t.Errorf("an opening takes %d bytes beside 5 pipelines, %d beside 500", small, large)
+	}
+}
+
 // BenchmarkFreeze is what a snapshot holds the log up for, with so many transactions by hand.
 func BenchmarkFreeze(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {

@@ -289,7 +289,7 @@ func (m *Machine) Reopened(id ScopeID) (Opened, bool) {
 	if g == nil || !g.Open || g.Final > 0 {
 		return Opened{}, false
 	}
-	o := Opened{Generation: g.Generation, KeptParts: slices.Sorted(maps.Keys(m.refs))}
+	o := Opened{Generation: g.Generation, KeptParts: m.keptParts(id.Pipeline)}
 	if !s.restore.IsZero() {
 		r := s.restorePoint(s.restore)
 		must(r != nil, "scope %s starts at %s, which is not kept", id, s.restore)
@@ -297,6 +297,24 @@ func (m *Machine) Reopened(id ScopeID) (Opened, bool) {
 	}
 	o.Unfinished, o.Debts = s.outstanding()
 	return o, true
+}
+
+// keptParts are the state parts that the kept restore points of a pipeline name. A member's parts are of its scope, and what
+// hands them to another scope (a reshard) stays within the pipeline; those of all pipelines may be hundreds of thousands.
+func (m *Machine) keptParts(pipeline string) []string {
+	named := map[string]bool{}
+	m.each(&m.pipelines[pipeline].Pipeline, func(s *scope) {
+		for _, e := range s.epoch {
+			for _, v := range e.Votes {
+				for _, p := range v.Parts {
+					if p.ID != "" {
+						named[p.ID] = true
+					}
+				}
+			}
+		}
+	})
+	return slices.Sorted(maps.Keys(named))
 }
 
 // Refs reports whether a kept restore point of some scope names the state part.
