@@ -8,17 +8,24 @@ import (
 	"github.com/unisink/unisink/internal/mutant"
 )
 
-// Gate turns away, by the head of a call alone, who has shown no certificate: a caller that nobody knows must not make
-// this node hold its messages before it is refused. It is asked for every call, and looks at nothing but the connection;
-// whoever comes through is judged by Unary and Stream.
+// Gate turns away, by the head of a call alone, who could not make it with any message: this node must not hold
+// messages, of megabytes perhaps, for callers that it refuses then. It is asked for every call and looks at nothing but
+// what the connection has shown; whoever comes through is judged by Unary and Stream.
 func (g *Guard) Gate(ctx context.Context, method string) error {
 	if !g.c.Certificates || rules[method].open || mutant.On("access/gate") {
 		return nil
 	}
-	if p, ok := peer.FromContext(ctx); ok && len(chains(p)) > 0 {
-		return nil
+	var id identity
+	p, ok := peer.FromContext(ctx)
+	if ok && len(chains(p)) > 0 {
+		shown := chains(p)
+		id = identity{name: certName(shown[0][0]), grants: certGrants(shown[0][0])}
+		id.grants = g.granted(id)
+		if g.allow(id, method, nil) == nil || g.namesNode(shown[0][0]) { // nodes hand on what others may
+			return nil
+		}
 	}
-	return g.allow(identity{}, method, nil)
+	return g.allow(id, method, nil)
 }
 
 // Known reports whether a method is one of the table, and not a name that a caller has made up.

@@ -24,10 +24,16 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
+	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/grpcerr"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
+
+// still is a node to which nothing happens.
+type still struct{ shown }
+
+func (still) NodeStatus() NodeStatus { return NodeStatus{ID: "n1"} }
 
 // edge serves, and returns a connection to it.
 func edge(t *testing.T, serverTLS, clientTLS *tls.Config) *grpc.ClientConn {
@@ -40,8 +46,11 @@ func edge(t *testing.T, serverTLS, clientTLS *tls.Config) *grpc.ClientConn {
 func edgeFor(t *testing.T, serverTLS *tls.Config) func(clientTLS *tls.Config) *grpc.ClientConn {
 	t.Helper()
 	at := bufconn.Listen(1 << 16)
+	happened := eventlog.New(4, slog.New(slog.DiscardHandler))
+	happened.Add(eventlog.Event{Kind: eventlog.Leader})
 	s := New(Config{
-		Node: shown{m: ledger.New()}, Sessions: noSessions{}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Listener: at, TLS: serverTLS,
+		Events: happened,
+		Node:   still{shown{m: ledger.New()}}, Sessions: noSessions{}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Listener: at, TLS: serverTLS,
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
@@ -129,6 +138,23 @@ func TestWhoShowsNoCertificateIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
 	}
 	if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health, which is for everybody: %v", err)
+	}
+}
+
+// Nor of one who has a certificate, and no role for it.
+func TestWhoHasNoRoleForACallIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
+	client, ours := certificates(t)
+	client.Certificates = ours.Certificates
+	conn := edge(t, ours, client)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, unisinkv1.Transactions_Commit_FullMethodName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = call.RecvMsg(&unisinkv1.CommitResponse{}) // nothing is sent
+	if reason, _ := grpcerr.Reason(err); reason != grpcerr.NotAllowed || !strings.Contains(err.Error(), "n1 may not call Transactions.Commit, which takes the role client, and has no role") {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 
 type events struct {
 	unisinkv1.UnimplementedEventsServer
-	s *Server
+	s        *Server
+	watchers watchers
 }
 
 var eventKinds = map[eventlog.Kind]unisinkv1.EventKind{
@@ -30,6 +31,11 @@ var eventKinds = map[eventlog.Kind]unisinkv1.EventKind{
 
 // Watch begins with what the node remembers behind "after" and goes on until the caller ends it.
 func (e *events) Watch(req *unisinkv1.WatchRequest, stream unisinkv1.Events_WatchServer) error {
+	leave, err := e.watchers.enter(e.s.guard.Caller(stream.Context()))
+	if err != nil {
+		return err
+	}
+	defer leave()
 	node := e.s.c.Node.NodeStatus().ID
 	after := req.GetAfter()
 	for {
