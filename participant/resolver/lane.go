@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/route"
@@ -91,6 +92,7 @@ func (l *lane) run(ctx context.Context) {
 			return
 		case o := <-l.inbox:
 			l.now = o
+			l.heard()
 		case back := <-l.ended:
 			back()
 			l.endAll()
@@ -110,6 +112,20 @@ func (l *lane) endAll() {
 		default:
 			return
 		}
+	}
+}
+
+// heard makes due what failed for want of a coordinator before these orders were asked for: one answers now, and what is
+// owed must not wait out pauses that grew while none did.
+func (l *lane) heard() {
+	if mutant.On("resolver/due-when-answered") {
+		return
+	}
+	for _, t := range l.chains {
+		t.answered(l.now.asOf)
+	}
+	if l.sweep.answered(l.now.asOf) {
+		l.sweep.soon = l.sweep.next
 	}
 }
 
@@ -194,9 +210,19 @@ func (l *lane) ask(ctx context.Context) (participant.Description, error) {
 type try struct {
 	flying   bool
 	failures int
+	failedAt time.Time // the last time
 	next     time.Time
 	err      error
 	branch   *unisinkv1.BranchRef
+}
+
+// answered reports that a try failed for want of a coordinator, before at, and makes it due.
+func (t *try) answered(at time.Time) bool {
+	if t.flying || t.err == nil || !route.Retryable(t.err) || !t.failedAt.Before(at) {
+		return false
+	}
+	t.next = at
+	return true
 }
 
 const firstWait, longestWait = 100 * time.Millisecond, 30 * time.Second
@@ -204,7 +230,7 @@ const firstWait, longestWait = 100 * time.Millisecond, 30 * time.Second
 // failed notes an error and returns how long to wait: twice as long each time, or as the resource says.
 func (t *try) failed(err error) time.Duration {
 	t.failures++
-	t.err = err
+	t.err, t.failedAt = err, time.Now()
 	wait := min(firstWait<<min(t.failures-1, 20), longestWait)
 	if later := (*participant.RetryAfter)(nil); errors.As(err, &later) {
 		wait = max(wait, later.After)
