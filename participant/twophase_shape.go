@@ -36,7 +36,7 @@ func (r *TwoPhaseResource[T]) read(h Handle) (T, error) {
 	}
 	var none T
 	return none, fmt.Errorf("the transaction of %s, as it stands in its handle and in %s, is no %s of this program (%s): run the version that wrote it until nothing "+
-		"of it is unfinished, or give the branch up with `unisink txn resolve`; nothing was called: %w",
+		"of it is unfinished, or give this one a Decode that reads it, or, where it is decided, give the branch up with `unisink txn resolve`; nothing was called: %w",
 		h.Name, r.journal(), reflect.TypeFor[T](), err.Error(), ErrUndeterminable)
 }
 
