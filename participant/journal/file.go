@@ -103,6 +103,10 @@ func (f *File) with(ctx context.Context, write bool, do func(*bbolt.DB) error) (
 	case write && f.named != nil && errors.Is(err, fs.ErrNotExist) && !mutant.On("journal/gone-is-told"):
 		return fmt.Errorf("the journal %s is gone, and this process has noted in it what it began: put it back, or, if it is lost, see in the service itself what is "+
 			"prepared there and start the process again, which makes a new one: %w", f.path, participant.ErrMisconfigured)
+	case write && errors.Is(err, fs.ErrNotExist):
+		if err := f.make(); err != nil {
+			return f.unopened(err)
+		}
 	case write:
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("there is no journal %s: %w", f.path, participant.ErrMisconfigured)
@@ -119,17 +123,24 @@ func (f *File) open(o *bbolt.Options, do func(*bbolt.DB) error) error {
 	case errors.Is(err, berrors.ErrTimeout):
 		return fmt.Errorf("open journal %s: another process has held its lock for %s, and is stopped or stuck if that goes on: %w",
 			f.path, o.Timeout.Round(time.Millisecond), err)
-	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the journal %s cannot be made, for its directory is not there; make it, or mount it: %w", f.path, participant.ErrMisconfigured)
-	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("open journal %s: a journal is a file that this process may write to, and make in its directory: %w: %w", f.path, participant.ErrMisconfigured, err)
 	case err != nil:
-		return fmt.Errorf("open journal %s: %w", f.path, err)
+		return f.unopened(err)
 	}
 	if err = f.keepName(!o.ReadOnly); err == nil {
 		err = do(db)
 	}
 	return errors.Join(err, db.Close())
+}
+
+// unopened says what may be done about a file that cannot be opened or made.
+func (f *File) unopened(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the journal %s cannot be made, for its directory is not there; make it, or mount it: %w", f.path, participant.ErrMisconfigured)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("open journal %s: a journal is a file that this process may write to, and make in its directory: %w: %w", f.path, participant.ErrMisconfigured, err)
+	}
+	return fmt.Errorf("open journal %s: %w", f.path, err)
 }
 
 // keepName makes the file's name durable, also where it was there before: the process that made it may have died
