@@ -221,3 +221,15 @@ func TestFewConnectionsWithoutACertificateAreOpenAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Where nobody is asked for a certificate, having none makes nobody a stranger.
+func TestWhereNoCertificateIsAskedForAllConnectionsAreLetIn(t *testing.T) {
+	client, ours := certificates(t)
+	ours.ClientAuth = tls.NoClientCert
+	connect := edgeFor(t, ours)
+	for i := range mostStrangers + 2 {
+		if _, err := healthpb.NewHealthClient(connect(client)).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+			t.Fatalf("connection %d: %v", i+1, err)
+		}
+	}
+}

@@ -166,8 +166,9 @@ func New(c Config) *Server {
 		c.HandTimeout = time.Minute
 	}
 	s := &Server{c: c, health: health.NewServer(), asked: newQuota(questionsPerSecond, questionsAtOnce)}
+	asks := c.TLS != nil && c.TLS.ClientAuth >= tls.VerifyClientCertIfGiven // clients for certificates
 	s.guard = access.New(access.Config{
-		Certificates: c.TLS != nil && c.TLS.ClientAuth >= tls.VerifyClientCertIfGiven,
+		Certificates: asks,
 		Nodes:        s.nodeIDs, Trusts: c.Trusts, Roles: c.Roles,
 	})
 	creds := insecure.NewCredentials()
@@ -193,8 +194,11 @@ func New(c Config) *Server {
 		grpc.ReadBufferSize(readBuffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
-	if c.TLS != nil {
+	switch {
+	case asks:
 		opts = append(opts, grpc.Creds(newDoor(credentials.NewTLS(c.TLS))))
+	case c.TLS != nil:
+		opts = append(opts, grpc.Creds(credentials.NewTLS(c.TLS)))
 	}
 	s.grpc = grpc.NewServer(opts...)
 	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
