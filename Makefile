@@ -66,7 +66,7 @@ test: $(if $(JSON),$(TOOLS)/.built) ## everything: the unit tests and the slower
 	@$(MAKE) -j2 packages modules
 
 .PHONY: packages
-packages:
+packages: ## the packages of this module alone
 ifeq ($(JSON),)
 	go test -p $(ATONCE) -shuffle=on -count=$(COUNT) -timeout 15m $(PKG)
 else
