@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,6 +84,7 @@ func (m *Manager) Lead(ctx context.Context, term uint64) error {
 	r := &reign{
 		m: m, term: term, began: time.Now(), over: ctx.Done(),
 		spawn: make(chan *scope), rescan: make(chan struct{}, 1), scopes: map[ledger.ScopeID]*scope{},
+		texts: map[ledger.ScopeID]map[string]map[string]string{},
 	}
 	m.set(r)
 	m.c.Logger.InfoContext(ctx, "serving members", obs.Term(term))
@@ -186,8 +189,10 @@ type reign struct {
 	rescan chan struct{}
 	work   sync.WaitGroup // every actor and every proposal on its way
 
-	mu     sync.Mutex // guards scopes and each scope's users; held for memory only
+	mu     sync.Mutex // guards scopes, each scope's users, and texts; held for memory only
 	scopes map[ledger.ScopeID]*scope
+	// texts say what the resources of members are whose actor has ended: a name stays readable when its process is gone.
+	texts map[ledger.ScopeID]map[string]map[string]string
 }
 
 // run starts actors until the leadership ends.
@@ -213,8 +218,10 @@ func (r *reign) run(ctx context.Context) {
 // needed lists the scopes that have something to do though no member may be there.
 func (r *reign) needed() []ledger.ScopeID {
 	var out []ledger.ScopeID
+	known := map[ledger.ScopeID]bool{}
 	r.m.c.Log.View(func(l *ledger.Machine) {
 		for _, id := range l.Scopes() {
+			known[id] = true
 			g, _ := l.Newest(id)
 			p, found := l.Pipeline(id.Pipeline)
 			if g.Open || found && ending(p.Desired) {
@@ -222,6 +229,9 @@ func (r *reign) needed() []ledger.ScopeID {
 			}
 		}
 	})
+	r.mu.Lock()
+	maps.DeleteFunc(r.texts, func(id ledger.ScopeID, _ map[string]map[string]string) bool { return !known[id] })
+	r.mu.Unlock()
 	return out
 }
 
@@ -231,7 +241,8 @@ func (r *reign) enter(id ledger.ScopeID) (s *scope, isNew bool) {
 	defer r.mu.Unlock()
 	s = r.scopes[id]
 	if s == nil {
-		s = newScope(r, id)
+		s = newScope(r, id, r.texts[id]) // which is the actor's from here on
+		delete(r.texts, id)
 		r.scopes[id] = s
 		isNew = true
 	}
@@ -254,6 +265,12 @@ func (r *reign) forget(s *scope) bool {
 		return false
 	}
 	delete(r.scopes, s.id)
+	if s.seen.found && len(s.texts) > 0 {
+		maps.DeleteFunc(s.texts, func(member string, _ map[string]string) bool {
+			return !slices.ContainsFunc(s.seen.pipeline.Members, func(d ledger.MemberSpec) bool { return d.Name == member })
+		})
+		r.texts[s.id] = s.texts
+	}
 	return true
 }
 

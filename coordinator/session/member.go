@@ -30,8 +30,6 @@ type member struct {
 	lag        int64
 	trouble    string // what it tries in vain, by its last renewal
 	waiters    []*stream
-	// texts say for people what its resources are, as the last process told this leader; never changed.
-	texts map[string]string
 }
 
 func (s *scope) member(name string) *member {
@@ -101,7 +99,7 @@ func (s *scope) admit(ctx context.Context, m *member, a *stream) {
 	m.instance, m.stream, m.sawEnd, m.lag = a.instance, a, false, -1
 	m.lease = time.Now().Add(s.leaseTime())
 	m.generation, m.phase = ledger.Generation(st.GetGeneration()), st.GetPhase()
-	m.texts = textsOf(a.req)
+	s.texts[m.name] = textsOf(a.req)
 	s.push(a, orderWelcome(s.seen.namespace, s.seen.incarnate, s.leaseNow()))
 	s.event(eventlog.MemberAttached, ledger.Epoch{}, m.name, "instance "+m.instance)
 	told, current := newestTold(st), s.gen != nil && s.gen.has(m) && m.generation == s.gen.number

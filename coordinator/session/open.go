@@ -11,6 +11,7 @@ import (
 	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
+	"github.com/unisink/unisink/internal/plural"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -180,7 +181,7 @@ func (s *scope) waitingFor() string {
 	case v.pipeline.Desired == ledger.Stopped:
 		return fmt.Sprintf("pipeline %s to be started; it is stopped: `unisink pipeline start %s` lets it run", v.pipeline.Name, v.pipeline.Name)
 	case v.unproven > 0 && (v.pipeline.Desired == ledger.Stopping || v.drained && v.pipeline.Desired == ledger.Draining):
-		return fmt.Sprintf("%d decided branches of scope %s to be proven by their members before it counts as stopped; start the members, and it is done at the restore", v.unproven, s.id)
+		return fmt.Sprintf("%s of scope %s to be proven by their members before it counts as stopped; start the members, and it is done at the restore", plural.Of(v.unproven, "decided branch"), s.id)
 	case v.pipeline.Desired == ledger.Stopping:
 		return fmt.Sprintf("pipeline %s to be stopped", v.pipeline.Name)
 	case v.halted != "":
@@ -190,7 +191,7 @@ func (s *scope) waitingFor() string {
 		}
 		return text
 	case len(missing) > 0:
-		return fmt.Sprintf("%s of scope %s to attach", plural(missing), s.id)
+		return fmt.Sprintf("%s of scope %s to attach", membersText(missing), s.id)
 	case s.next.why != "":
 		return fmt.Sprintf("the next start at %s: %s", s.next.notBefore.UTC().Format("15:04:05.000 UTC"), s.next.why)
 	}
@@ -216,9 +217,9 @@ func (s *scope) openWaitsFor(g *generation) string {
 	case g.closing:
 		return fmt.Sprintf("generation %d to be closed: %s", g.number, g.lost)
 	case len(away) > 0:
-		return fmt.Sprintf("%s of scope %s to attach again", plural(away), s.id)
+		return fmt.Sprintf("%s of scope %s to attach again", membersText(away), s.id)
 	case len(restoring) > 0:
-		waits := fmt.Sprintf("%s of scope %s to be ready in generation %d", plural(restoring), s.id, g.number)
+		waits := fmt.Sprintf("%s of scope %s to be ready in generation %d", membersText(restoring), s.id, g.number)
 		if why != "" {
 			waits += "; " + why
 		}
@@ -227,7 +228,7 @@ func (s *scope) openWaitsFor(g *generation) string {
 	return why
 }
 
-func plural(members []string) string {
+func membersText(members []string) string {
 	if len(members) == 1 {
 		return "member " + members[0]
 	}

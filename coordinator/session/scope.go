@@ -40,6 +40,9 @@ type scope struct {
 
 	seen    seen
 	members map[string]*member
+	// texts say for people what the resources of each member are, as its last process told this leader. The maps
+	// within are never changed.
+	texts   map[string]map[string]string
 	gen     *generation // the open generation, nil when none is
 	flying  int         // proposals on their way
 	next    turn
@@ -73,8 +76,11 @@ type seen struct {
 	drained  bool // the restore point is the end of a drain
 }
 
-func newScope(r *reign, id ledger.ScopeID) *scope {
-	return &scope{r: r, id: id, in: make(chan event), wake: make(chan struct{}, 1), members: map[string]*member{}}
+func newScope(r *reign, id ledger.ScopeID, texts map[string]map[string]string) *scope {
+	if texts == nil {
+		texts = map[string]map[string]string{}
+	}
+	return &scope{r: r, id: id, in: make(chan event), wake: make(chan struct{}, 1), members: map[string]*member{}, texts: texts}
 }
 
 // poke says that the ledger may have moved. It may be called from anywhere and never blocks.

@@ -97,11 +97,11 @@ func (s *scope) memberStatus(name string, now time.Time) MemberStatus {
 		m = &member{}
 	}
 	if m.instance == "" {
-		return MemberStatus{Name: name, Phase: phaseName(0), Lag: -1, WaitingFor: "a process to attach", Texts: m.texts}
+		return MemberStatus{Name: name, Phase: phaseName(0), Lag: -1, WaitingFor: "a process to attach", Texts: s.texts[name]}
 	}
 	st := MemberStatus{
 		Name: name, Instance: m.instance, Attached: m.stream != nil, Phase: phaseName(m.phase), Lag: m.lag,
-		LeaseLeft: max(m.lease.Sub(now), 0), Texts: m.texts,
+		LeaseLeft: max(m.lease.Sub(now), 0), Texts: s.texts[name],
 	}
 	switch {
 	case m.stream == nil:
