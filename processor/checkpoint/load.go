@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/unisink/unisink/internal/mutant"
@@ -217,13 +218,25 @@ func (s *Snapshots) body(ctx context.Context, p participant.StatePart) ([]byte, 
 	case p.Store == "":
 		return p.Body, nil
 	case s.cfg.Store == nil:
-		return nil, fmt.Errorf("%w: it lies in %s, and the pipeline has no StateStore", participant.ErrMisconfigured, p.Store)
+		return nil, fmt.Errorf("%w: it lies in %s, and the pipeline has no StateStore; give it that one (state_dir or state_store in a specification)",
+			participant.ErrMisconfigured, p.Store)
 	}
 	body, err := s.cfg.Store.Get(ctx, s.cfg.Scope+p.ID)
 	if errors.Is(err, state.ErrNoPart) {
-		return nil, fmt.Errorf("%w: it was written to %s: %w", participant.ErrMisconfigured, p.Store, err)
+		return nil, fmt.Errorf("%w: %w", participant.ErrMisconfigured, s.missing(p, err))
 	}
 	return body, err
+}
+
+// missing says of a part that its store does not have where it was looked for, and what a person can do.
+func (s *Snapshots) missing(p participant.StatePart, err error) error {
+	pipeline, shard, _ := strings.Cut(strings.TrimSuffix(s.cfg.Scope, "."), ".")
+	next := fmt.Sprintf("`unisink pipeline show %s` lists the kept restore points, and `unisink pipeline rewind %s/%s --to EPOCH` goes back to one whose parts are there",
+		pipeline, pipeline, shard)
+	if at := s.cfg.Store.Name(); at != p.Store {
+		return fmt.Errorf("it was written to %s, and is looked for in %s: let the pipeline use the store that it was written to, or move the parts; else %s: %w", p.Store, at, next, err)
+	}
+	return fmt.Errorf("it was written to %s, and is not there any more: put it back under its name, from a backup for instance; else %s: %w", p.Store, next, err)
 }
 
 // apply puts a part into the state.

@@ -144,6 +144,40 @@ func TestStateThatTheOperatorHasNoPlaceForIsRefused(t *testing.T) {
 	}
 }
 
+// elsewhere is an empty store of another name.
+type elsewhere struct{ *memory }
+
+func (elsewhere) Name() string { return "elsewhere" }
+
+// A part that is missing stops a pipeline, so its message says where it was looked for and what there is to do.
+func TestAMissingPartSaysWhatToDo(t *testing.T) {
+	store, parts, _ := chainOf(t)
+	at := slices.IndexFunc(parts, func(p participant.StatePart) bool { return p.Store != "" })
+	for name, c := range map[string]struct {
+		store state.Store
+		says  []string
+	}{
+		"the store lost it": {store, []string{"was written to memory, and is not there any more", "put it back"}},
+		"another store":     {elsewhere{newMemory()}, []string{"was written to memory, and is looked for in elsewhere", "use the store that it was written to"}},
+		"no store":          {nil, []string{"it lies in memory", "state_dir or state_store"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			delete(store.parts, "test.0."+parts[at].ID)
+			_, k := windows(groups)
+			err := load(t, New(config(c.store, groups)), point{parts: parts}.restore(2, nil), k)
+			says := append(c.says, parts[at].ID)
+			if c.store != nil {
+				says = append(says, "`unisink pipeline show test`", "`unisink pipeline rewind test/0 --to EPOCH`", "no such state part")
+			}
+			for _, text := range says {
+				if !errors.Is(err, participant.ErrMisconfigured) || !strings.Contains(err.Error(), text) {
+					t.Errorf("%q is not in: %v", text, err)
+				}
+			}
+		})
+	}
+}
+
 // TestSnapshotsOfOlderProgramsAreRead has files that were written before there were changes.
 func TestSnapshotsOfOlderProgramsAreRead(t *testing.T) {
 	file := func(name string) []byte {
