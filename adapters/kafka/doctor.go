@@ -70,6 +70,7 @@ type doctor struct {
 
 	timeout   time.Duration // that our transactions will have
 	unbounded bool          // the brokers will never end them
+	embedded  bool          // a broker for trying things out, of which nobody expects more
 }
 
 // examine asks for the versions first, on which the rest depends, then for everything at once.

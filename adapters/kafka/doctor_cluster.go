@@ -21,6 +21,8 @@ const (
 	commitBudget = 10 * time.Second
 	// leastTimeout leaves an epoch and the budget room.
 	leastTimeout = 3 * commitBudget
+	// embeddedSetting is one that the broker of package devkafka shows.
+	embeddedSetting = "unisink.embedded"
 )
 
 // versions looks at what the brokers can do.
@@ -110,6 +112,9 @@ func (d *doctor) brokers(ctx context.Context, ids []int32) []Finding {
 		configs, err := kadm.NewClient(d.cl).DescribeBrokerConfigs(ctx, n)
 		if err == nil && len(configs) == 1 {
 			err = configs[0].Err
+		}
+		for _, c := range configs {
+			d.embedded = d.embedded || text(c, embeddedSetting) == "true"
 		}
 		for _, s := range brokerSettings() {
 			if err != nil {

@@ -97,7 +97,7 @@ func (d *doctor) topic(ctx context.Context, u topicUse, t kmsg.MetadataResponseT
 	}
 	out := []Finding{leaderless(subject, t)}
 	if u.written || u.internal {
-		out = append(out, replication(subject, t))
+		out = append(out, d.replication(subject, t))
 		config, err := d.settings(ctx, u.name)
 		if err != nil {
 			out = append(out, finding.Unknown(subject, "settings", "such that nothing is lost while it is in doubt", err))
@@ -134,8 +134,14 @@ func replicas(t kmsg.MetadataResponseTopic) int {
 	return least
 }
 
-func replication(subject string, t kmsg.MetadataResponseTopic) Finding {
+func (d *doctor) replication(subject string, t kmsg.MetadataResponseTopic) Finding {
 	n := replicas(t)
+	if d.embedded {
+		return Finding{
+			Severity: Note, Subject: subject, Setting: "replication factor", Found: strconv.Itoa(n), Wanted: "3",
+			Why: "the broker is embedded, for trying things out: it replicates nothing",
+		}
+	}
 	return finding.Judged(n >= 3, worseReplication(n), Finding{
 		Subject: subject, Setting: "replication factor", Found: strconv.Itoa(n), Wanted: "3",
 		Why: "while a broker is away a partition has no leader, and a commit that meets it is torn: readers stay blocked until it is mended",

@@ -23,6 +23,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
+// Setting is one that the broker shows among its own, by which it is told from a real one.
+const Setting = "unisink.embedded"
+
 // Config is what the broker needs to know.
 type Config struct {
 	// Addr to listen on, "host:port"; port 0 or an empty address picks a free one on loopback.
@@ -68,9 +71,7 @@ func Start(cfg Config) (*Broker, error) {
 	}
 	name := base64.RawURLEncoding.EncodeToString(id[:])
 	opts = append(opts, kfake.ClusterID(name))
-	if len(cfg.BrokerConfigs) > 0 {
-		opts = append(opts, kfake.BrokerConfigs(cfg.BrokerConfigs))
-	}
+	opts = append(opts, kfake.BrokerConfigs(map[string]string{Setting: "true"}), kfake.BrokerConfigs(cfg.BrokerConfigs))
 	c, err := kfake.NewCluster(append(opts, cfg.Options...)...)
 	if err != nil {
 		return nil, fmt.Errorf("embedded kafka at %q: %w", cfg.Addr, err)
