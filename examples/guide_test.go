@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// block is a fenced block of a page: its language, what stands behind that, and its text.
+// block is a fenced block of a page: its language, what stands behind that, its text, and the section that it is in.
 type block struct {
-	language, what, text string
-	line                 int
+	language, what, text, section string
+	line                          int
 }
 
 func blocks(t *testing.T, page string) []block {
@@ -24,19 +24,21 @@ func blocks(t *testing.T, page string) []block {
 	}
 	var out []block
 	var now *block
-	number := 0
+	number, section := 0, ""
 	for line := range strings.Lines(string(text)) {
 		number++
 		fence, found := strings.CutPrefix(line, "```")
 		switch {
 		case found && now == nil:
 			language, what, _ := strings.Cut(strings.TrimSpace(fence), " ")
-			now = &block{language: language, what: what, line: number}
+			now = &block{language: language, what: what, section: section, line: number}
 		case found:
 			out = append(out, *now)
 			now = nil
 		case now != nil:
 			now.text += line
+		case strings.HasPrefix(line, "## "):
+			section = line
 		}
 	}
 	if now != nil {
@@ -45,15 +47,19 @@ func blocks(t *testing.T, page string) []block {
 	return out
 }
 
-// session is the page as one script: what a reader would type and save, in this order. Blocks of one file
-// that follow each other become one file.
+// session is the page as one script: what a reader would type and save, in this order. Each section begins where
+// the page does. Blocks of one file that follow each other become one file.
 func session(t *testing.T, all []block) (script string, runs map[int][]string) {
 	t.Helper()
 	var b strings.Builder
-	b.WriteString("set -euo pipefail\n")
+	b.WriteString("set -euo pipefail\nBEGAN=$PWD\n")
 	runs = map[int][]string{}
-	last, fresh := 0, map[string]bool{}
+	last, fresh, section := 0, map[string]bool{}, ""
 	for _, x := range all {
+		if x.section != section {
+			section = x.section
+			b.WriteString("cd \"$BEGAN\"\n")
+		}
 		switch {
 		case x.language == "sh" && x.what == "run":
 			last = x.line
