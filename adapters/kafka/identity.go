@@ -13,6 +13,7 @@ import (
 	"github.com/unisink/unisink/internal/fault"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -112,9 +113,9 @@ func (f *finish) missing(topics map[string]topicInfo) string {
 		t, ok := topics[s.Topic]
 		switch {
 		case !ok || t.missing():
-			return fmt.Sprintf("topic %s was deleted, and %d records of the branch with it", s.Topic, s.records())
+			return fmt.Sprintf("topic %s was deleted, and %s of the branch with it", s.Topic, plural.Of(s.records(), "record"))
 		case t.err == nil && !bytes.Equal(t.id[:], s.ID):
-			return fmt.Sprintf("topic %s was deleted and made again, and %d records of the branch are gone with the old one", s.Topic, s.records())
+			return fmt.Sprintf("topic %s was deleted and made again, and %s of the branch went with the old one", s.Topic, plural.Of(s.records(), "record"))
 		}
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/unisink/unisink/internal/obs"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -137,7 +138,7 @@ func (p *part) startAt(start Start, pos stream.Position, known bool, at bounds) 
 	case len(pos.Opaque) > 0 && !bytes.Equal(topicOf(pos), p.topicID):
 		return p.madeAgain()
 	case pos.Offset < first:
-		return fmt.Errorf("%w: position %d of %s is no longer in the log, which begins at %d now: %d records were deleted unread; lengthen the topic's retention, and rewind the pipeline or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, first, first-pos.Offset)
+		return fmt.Errorf("%w: position %d of %s is no longer in the log, which begins at %d now: what is between them, %s at most, was deleted unread; lengthen the topic's retention, and rewind the pipeline or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, first, plural.Of(first-pos.Offset, "record"))
 	case pos.Offset > end:
 		return fmt.Errorf("%w: position %d of %s is past its end at %d: the log was cut off, or the topic made again; rewind the pipeline, or start it anew", participant.ErrMisconfigured, pos.Offset, p.split.ID, end)
 	default:

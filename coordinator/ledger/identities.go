@@ -54,7 +54,7 @@ func (s *scope) keeps(p *pipeline, r ResourceIdentity, fromScratch bool) string 
 		}
 	}
 	if unproven > 0 {
-		return fmt.Sprintf("what was decided in the old one is not proven yet (%d branches); give it back until it is", unproven)
+		return fmt.Sprintf("what was decided in the old one is not proven yet (branches: %d); give it back until it is", unproven)
 	}
 	return ""
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -277,5 +278,5 @@ func checkKilled(t testing.TB, target Target) {
 	b.child(script{Finish: &h})
 	b.sees(append(want, text(g, 1))...)
 	slices.Sort(points)
-	b.figure("%d processes, that pass %d points", died, len(slices.Compact(points)))
+	b.figure("%s, that pass %s", plural.Of(died, "process"), plural.Of(len(slices.Compact(points)), "point"))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -165,7 +166,7 @@ func checkGone(t testing.TB, target Target) {
 			b.Fatalf("that was gone at %s, %d", where, k)
 		}
 		if whole {
-			b.figure("%d places", k)
+			b.figure("%s", plural.Of(k, "place"))
 			return
 		}
 		k++

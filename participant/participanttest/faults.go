@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 )
 
@@ -196,7 +197,7 @@ func (b bench) steps(all ...[]string) {
 		b.Errorf("Target.Stepped gives a process that calls no step")
 	}
 	slices.Sort(names)
-	b.figure("at %d steps: %q", n, slices.Compact(names))
+	b.figure("at %s: %q", plural.Of(n, "step"), slices.Compact(names))
 }
 
 func inject() error { return ErrInjected }

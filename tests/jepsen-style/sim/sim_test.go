@@ -28,7 +28,7 @@ func TestSimulation(t *testing.T) {
 		s := *seed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", s), func(t *testing.T) { sum.add(simulate(t, s)) })
 	}
-	fmt.Printf("sim: %d seeds in %s\n%s", *seeds, time.Since(began).Round(time.Second), sum)
+	fmt.Printf("sim: seeds tried: %d, in %s\n%s", *seeds, time.Since(began).Round(time.Second), sum)
 	if *seeds > 1 && !t.Failed() {
 		for _, few := range sum.tooFew(*seeds) {
 			t.Error(few)
