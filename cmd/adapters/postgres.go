@@ -46,7 +46,7 @@ type postgresSink struct {
 func Postgres() Adapter {
 	return Adapter{Kind: postgres.Kind, Check: checkPostgres, Reading: postgresReading(), Finisher: finishPostgres, Spec: func(doc *spec.Document) spec.Adapter {
 		return spec.Adapter{
-			Kind: postgres.Kind, SourceSchema: spec.SchemaOf(postgresSource{}), SinkSchema: spec.SchemaOf(postgresSink{}), Places: postgresPlaces,
+			Kind: postgres.Kind, SourceSchema: spec.SchemaOf(postgresSource{}), SinkSchema: spec.SchemaOf(postgresSink{}), Places: postgresPlaces, Shares: postgresShares,
 			Store: newPostgresStore, StoreSchema: spec.SchemaOf(postgresStore{}),
 			Source: func(e spec.Env, name string, s spec.Settings) (processor.Source, error) {
 				if needsTimes(doc) {
@@ -184,6 +184,14 @@ func postgresPlaces(_ spec.Env, source bool, s spec.Settings) []string {
 		return nil
 	}
 	return []string{place}
+}
+
+// postgresShares: what is written to one database is one branch, and one reference is one database.
+func postgresShares(a, b spec.Settings) spec.Sharing {
+	if a.Same(b, "dsn") {
+		return spec.SharedBranch
+	}
+	return spec.MayShare
 }
 
 // checkPostgres looks for servers that do not answer, tables that are not there or are not as they must be, and settings of

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/unisink/unisink/adapters/kafka"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/spec"
 	"github.com/unisink/unisink/processor/stream"
 	"github.com/unisink/unisink/processor/verify"
@@ -51,7 +52,7 @@ func readKafkaSource(ctx context.Context, e spec.Env, u Use) (*SourceReading, er
 		for _, p := range slices.Sorted(maps.Keys(first)) {
 			out.Splits = append(out.Splits, stream.Split{Resource: u.Name, ID: fmt.Sprintf("%s/%d", name, p)})
 			if first[p] > 0 && out.Gone == "" {
-				out.Gone = fmt.Sprintf("the first %d records of partition %d of the source topic %q are gone", first[p], p, name)
+				out.Gone = fmt.Sprintf("partition %d of the source topic %q has lost its first %s", p, name, plural.Of(first[p], "record"))
 			}
 		}
 	}
@@ -151,7 +152,7 @@ func readKafkaSink(ctx context.Context, e spec.Env, u Use, _ bool) (*SinkReading
 	}
 	for p, n := range first {
 		if n > 0 {
-			out.Gone = fmt.Sprintf("the first %d records of partition %d of the topic %q are gone", n, p, in.Topic)
+			out.Gone = fmt.Sprintf("partition %d of the topic %q has lost its first %s", p, in.Topic, plural.Of(n, "record"))
 		}
 	}
 	return out, nil

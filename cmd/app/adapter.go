@@ -18,7 +18,8 @@ func (a *app) adapter() *cli.Command {
 		&cli.Command{
 			Name: "new", Usage: "lay the skeleton of an adapter, with its test", ArgsUsage: "NAME",
 			Description: "NAME is what pipelines' files will say: small letters and digits. What is laid works in memory and passes\n" +
-				"the conformance kit; it becomes an adapter piece by piece. docs/adapters.md tells the way.",
+				"the conformance kit; it becomes an adapter piece by piece. docs/adapters.md tells the way." +
+				forExample("unisink adapter new shop --four"),
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "dir", Usage: "`DIR` to lay it in, which is made; default NAME"},
 				&cli.StringFlag{Name: "module", Usage: "`PATH` of the new Go module; default NAME"},

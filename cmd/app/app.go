@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,11 +105,22 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 	return int(code)
 }
 
+// firstSteps stand in the help above the commands.
+const firstSteps = "`unisink demo` shows what it does, and needs nothing. On one machine, for trying:\n" +
+	"  unisink serve --node n1 --data n1                                        # a coordinator node\n" +
+	"  unisink cluster bootstrap try --node n1=127.0.0.1:7401,127.0.0.1:7400    # once, in another terminal\n" +
+	"  unisink pipeline lint pipeline.yaml                                      # mistakes, before anything runs\n" +
+	"  unisink run pipeline.yaml\n" +
+	"  unisink pipeline list\n\n" +
+	"Exit codes: 0 done; 1 failed; 2 wrong usage; 3 nobody answers or leads; 4 time ran out, the outcome is unknown; 5 not found;\n" +
+	"6 refused by the state of things; 7 not allowed; 10 looked, and found it not well; 11 a person must decide."
+
 func (a *app) root() *cli.App {
 	a.name = cmp.Or(a.name, own)
 	root := &cli.App{
 		Name:            a.name,
 		Usage:           "your sinks commit in unison, or not at all",
+		Description:     a.named(firstSteps),
 		Version:         version,
 		HideVersion:     true,
 		HideHelpCommand: true,
@@ -139,7 +151,7 @@ func (a *app) root() *cli.App {
 
 // checkGlobals refuses what is wrong in the options that all commands share, before one of them does anything.
 func (a *app) checkGlobals(c *cli.Context) error {
-	if f := c.String("output"); f != outputTable && f != outputJSON && f != outputJSONL {
+	if f := c.String("output"); !slices.Contains(outputs, f) {
 		return noFormat(f)
 	}
 	if d := c.Duration("timeout"); d <= 0 {
@@ -199,7 +211,7 @@ func globalFlags() []cli.Flag {
 		&cli.StringFlag{Name: "ca", EnvVars: []string{"UNISINK_CA"}, Usage: "`FILE` with the authority of the coordinators' certificates (PEM); plain text without"},
 		&cli.StringFlag{Name: "cert", EnvVars: []string{"UNISINK_CERT"}, Usage: "`FILE` with a certificate (PEM), which says what you may do; with --ca"},
 		&cli.StringFlag{Name: "key", EnvVars: []string{"UNISINK_KEY"}, Usage: "`FILE` with its key"},
-		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table, json or jsonl"},
+		&cli.StringFlag{Name: "output", Aliases: []string{"o"}, EnvVars: []string{"UNISINK_OUTPUT"}, Value: outputTable, Usage: "`FORMAT` of results: table, wide (a table with all that there is), json or jsonl"},
 		&cli.DurationFlag{Name: "timeout", EnvVars: []string{"UNISINK_TIMEOUT"}, Value: 10 * time.Second, Usage: "longest `WAIT` for an answer; its end means unknown, not failed"},
 		&cli.StringFlag{Name: "log-level", EnvVars: []string{"UNISINK_LOG_LEVEL"}, Value: "info", Usage: "`LEVEL` debug, info, warn or error"},
 		&cli.StringFlag{Name: "log-format", EnvVars: []string{"UNISINK_LOG_FORMAT"}, Value: "text", Usage: "`FORMAT` of the log on standard error: text or json"},

@@ -16,7 +16,8 @@ func (a *app) audit() *cli.Command {
 	return &cli.Command{
 		Name: "audit", Usage: "who did what, when and why",
 		Description: "The newest thousand acts of operators and changes of the group, oldest first. Names are those in\n" +
-			"certificates; without certificates they are what callers said of themselves.",
+			"certificates; without certificates they are what callers said of themselves." +
+			forExample("unisink audit --pipeline orders --since 2h"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "pipeline", Usage: "`NAME` of the only pipeline of interest"},
 			&cli.StringFlag{Name: "actor", Usage: "`NAME` of the only person of interest"},
@@ -68,7 +69,7 @@ func (a *app) auditList(c *cli.Context) error {
 			}
 			return nil
 		}
-		if n := r.GetForgotten(); n > 0 && c.String("output") == outputTable {
+		if n := r.GetForgotten(); n > 0 && forPeople(c) {
 			fmt.Fprintf(a.err, "%d older acts are kept no more\n", n)
 		}
 		return a.show(c, r, func() [][]string { return actRows(r.GetActs()) })

@@ -32,7 +32,8 @@ func (a *app) backup() *cli.Command {
 			Name: "restore", Usage: "make the data directory of a new group of one node, offline", ArgsUsage: "FILE",
 			Description: "For a group that is lost for good: stop its nodes and keep them stopped. The new group presumes\n" +
 				"nothing about what was decided after the backup: every pipeline is halted until you resume it. Start\n" +
-				"the node with `unisink serve`, then add the others with `unisink cluster add`.",
+				"the node with `unisink serve`, then add the others with `unisink cluster add`." +
+				forExample("unisink backup restore unisink.backup --data /var/lib/unisink --node n1 --raft 10.0.0.1:7401 --client 10.0.0.1:7400"),
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "data", Usage: "`DIR` to make; must not exist, or be empty"},
 				&cli.StringFlag{Name: "node", Usage: "`ID` of the node that will run on it"},

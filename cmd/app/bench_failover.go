@@ -39,10 +39,10 @@ func (a *app) benchFailover() *cli.Command {
 			"moment, and started again once every writer has been told a decision of the next one. Measured from the\n" +
 			"kill; no writer may be restarted or told an error, and what was told committed is asked for again.",
 		Flags: append(decisionsFlags(),
-			&cli.IntFlag{Name: "kills", Value: 100, Usage: "how often the leader is killed; each takes three to four seconds"},
-			&cli.IntFlag{Name: "scopes", Value: 16, Usage: "scopes that make epochs"},
+			&cli.IntFlag{Name: "kills", Value: 100, Usage: "the leader is killed `N` times; each takes three to four seconds"},
+			&cli.IntFlag{Name: "scopes", Value: 16, Usage: "`N` scopes that make epochs"},
 			&cli.DurationFlag{Name: "epoch", Value: 100 * time.Millisecond, Usage: "`TIME` between barriers of a scope"},
-			&cli.IntFlag{Name: "callers", Value: 16, Usage: "callers that run transactions by hand"},
+			&cli.IntFlag{Name: "callers", Value: 16, Usage: "`N` callers that run transactions by hand"},
 			&cli.DurationFlag{Name: "pace", Value: 20 * time.Millisecond, Usage: "`TIME` between the transactions of a caller"},
 			&cli.Uint64Flag{Name: "seed", Usage: "`SEED` of the pauses between kills; by default the time, and it is shown"},
 		),

@@ -7,6 +7,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/cmd/bench/stats"
+	"github.com/unisink/unisink/internal/plural"
 )
 
 func checkFlag() cli.Flag {
@@ -17,7 +18,7 @@ func checkFlag() cli.Flag {
 // that is missed where --check is given.
 func judged(c *cli.Context, failures int, budgets ...[]stats.Budget) error {
 	if failures > 0 {
-		return failf(CodeUnhealthy, "writers were told %d errors while it was measured", failures)
+		return failf(CodeUnhealthy, "writers were told %s while it was measured", plural.Of(failures, "error"))
 	}
 	if !c.Bool("check") {
 		return nil

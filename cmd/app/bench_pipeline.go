@@ -23,7 +23,7 @@ import (
 func labFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Usage: "`ADDRESS` of a Kafka of your own; without, a real broker is fetched and started"},
-		&cli.IntFlag{Name: "nodes", Value: 3, Usage: "coordinator nodes, 1 or 3"},
+		&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` coordinator nodes, 1 or 3"},
 		&cli.StringFlag{Name: "dir", Usage: "`DIR` for logs and data, which is kept; a temporary one by default"},
 		&cli.BoolFlag{Name: "quick", Usage: "as little as shows that it works; the figures mean nothing"},
 	}
@@ -57,8 +57,8 @@ func (a *app) benchPipeline() *cli.Command {
 			&cli.StringSliceFlag{Name: "job", Value: cli.NewStringSlice(worker.Jobs()...), Usage: "`JOB` to measure: " + strings.Join(worker.Jobs(), ", ")},
 			&cli.StringSliceFlag{Name: "epoch", Value: cli.NewStringSlice("1s", "100ms", "20ms", "0s"), Usage: "`TIME` between barriers; 0s: without transactions"},
 			&cli.DurationFlag{Name: "latency", Value: 10 * time.Second, Usage: "`TIME` that the delay is watched in each pass, at --rate; 0s: not at all"},
-			&cli.IntFlag{Name: "rate", Value: 10_000, Usage: "records per second while the delay is watched"},
-			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "partitions of each topic"},
+			&cli.IntFlag{Name: "rate", Value: 10_000, Usage: "`RECORDS` per second while the delay is watched"},
+			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "`N` partitions in each topic"},
 			&cli.StringFlag{Name: "compression", Value: "none", Usage: "`CODEC` of input and output: none, gzip, snappy, lz4 or zstd"},
 			profileFlag(),
 		),

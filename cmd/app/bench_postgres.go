@@ -21,10 +21,10 @@ func (a *app) benchPostgres() *cli.Command {
 			"does the bare minimum for two branches, one statement after the other: begin, insert, prepare, twice, and commit\n" +
 			"both, with no marker, no fence and nobody who could finish what a crash leaves. Every row is counted afterwards.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "coordinator nodes, 1 or 3"},
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` coordinator nodes, 1 or 3"},
 			&cli.IntSliceFlag{Name: "clients", Value: cli.NewIntSlice(1, 16), Usage: "clients at once, a row for each `N`"},
 			&cli.DurationFlag{Name: "duration", Value: 6 * time.Second, Usage: "`TIME` of one pass of one side, whole seconds"},
-			&cli.IntFlag{Name: "passes", Value: 5, Usage: "passes of each side, interleaved; medians count"},
+			&cli.IntFlag{Name: "passes", Value: 5, Usage: "`N` passes of each side, interleaved; medians count"},
 			&cli.StringFlag{Name: "profile", Usage: "`DIR` for CPU profiles of the clients' process"},
 			&cli.BoolFlag{Name: "short", Usage: "3 passes of 5s, about a minute and a half"},
 			&cli.BoolFlag{Name: "quick", Usage: "as little as shows that it works; the figures mean nothing"},

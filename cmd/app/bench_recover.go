@@ -17,10 +17,10 @@ func (a *app) benchRecover() *cli.Command {
 			"event happens several times, in turns; at the end every record must have come out once.",
 		Flags: append(labFlags(),
 			&cli.StringSliceFlag{Name: "event", Value: cli.NewStringSlice(bench.Events()...), Usage: "`EVENT` to let happen"},
-			&cli.IntFlag{Name: "repeats", Value: 5, Usage: "how often each event happens"},
+			&cli.IntFlag{Name: "repeats", Value: 5, Usage: "each event happens `N` times"},
 			&cli.DurationFlag{Name: "epoch", Value: 100 * time.Millisecond, Usage: "`TIME` between barriers"},
-			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "records per second"},
-			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "partitions of each topic"},
+			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "`RECORDS` per second"},
+			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "`N` partitions in each topic"},
 		),
 		Action: a.runBenchRecover,
 	}

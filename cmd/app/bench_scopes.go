@@ -18,9 +18,9 @@ func (a *app) benchScopes() *cli.Command {
 			"processes. First a few scopes alone, then beside many idle ones, then all at work, then the same backwards,\n" +
 			"so that the cost of a decision is compared within one run. Linux only: memory and CPU are read from /proc.",
 		Flags: append(decisionsFlags(),
-			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "coordinator nodes, 1 or 3"},
-			&cli.IntFlag{Name: "scopes", Value: 1000, Usage: "scopes with one member each"},
-			&cli.IntFlag{Name: "rate", Value: 10, Usage: "epochs per second that each scope wants"},
+			&cli.IntFlag{Name: "nodes", Value: 3, Usage: "`N` coordinator nodes, 1 or 3"},
+			&cli.IntFlag{Name: "scopes", Value: 1000, Usage: "`N` scopes with one member each"},
+			&cli.IntFlag{Name: "rate", Value: 10, Usage: "`EPOCHS` per second that each scope wants"},
 			&cli.DurationFlag{Name: "duration", Value: time.Minute, Usage: "`TIME` of the load; nodes look once in a minute or two whether a snapshot is due"},
 			&cli.DurationFlag{Name: "step", Usage: "`TIME` of each smaller measurement; default a twelfth of --duration, 2s to 10s"},
 		),

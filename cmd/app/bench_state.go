@@ -30,7 +30,7 @@ func (a *app) benchState() *cli.Command {
 			&cli.DurationFlag{Name: "epoch", Value: 100 * time.Millisecond, Usage: "`TIME` between barriers"},
 			&cli.Float64Flag{Name: "changed", Value: 0.01, Usage: "`SHARE` of the keys that each epoch changes in the long window"},
 			&cli.DurationFlag{Name: "watch", Value: 15 * time.Second, Usage: "`TIME` for which that is watched"},
-			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "partitions of each topic"},
+			&cli.IntFlag{Name: "partitions", Value: 4, Usage: "`N` partitions in each topic"},
 			profileFlag(),
 		),
 		Action: a.runBenchState,

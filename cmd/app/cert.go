@@ -24,7 +24,8 @@ func (a *app) cert() *cli.Command {
 			Name: "dev", Usage: "make an authority and certificates for nodes and clients, for trying",
 			Description: "An authority that DIR holds already signs further ones. No file is ever overwritten. Certificates of\n" +
 				"nodes name the node's id, localhost and the loopback addresses, those of clients the roles. They end\n" +
-				"after 90 days.",
+				"after 90 days." +
+				forExample("unisink cert dev --dir certs --node n1 --node n2 --node n3", "unisink cert dev --dir certs --client ada --role admin"),
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "dir", Usage: "`DIR` for the files, readable by their owner alone"},
 				&cli.StringSliceFlag{Name: "node", Usage: "`ID` of each node"},

@@ -23,9 +23,11 @@ func (a *app) cluster() *cli.Command {
 			Name: "bootstrap", Usage: "make a group out of new nodes; once",
 			ArgsUsage: "NAMESPACE",
 			Description: "Every node must be running and new. The namespace names the group in the resources\n" +
-				"it shares with others and never changes.",
+				"it shares with others and never changes. The first node named is asked." +
+				forExample("unisink cluster bootstrap demo --node n1=127.0.0.1:7401,127.0.0.1:7400",
+					"unisink cluster bootstrap prod --node n1=10.0.0.1:7401,10.0.0.1:7400 --node n2=10.0.0.2:7401,10.0.0.2:7400 --node n3=…"),
 			Flags: []cli.Flag{
-				&cli.StringSliceFlag{Name: "node", Usage: "`ID=RAFT_ADDRESS,CLIENT_ADDRESS` of each node"},
+				&cli.StringSliceFlag{Name: "node", Usage: "`ID=RAFT_ADDRESS,CLIENT_ADDRESS` of each node, as its serve has them; once for each"},
 			},
 			Action: a.bootstrap,
 		},
@@ -35,7 +37,7 @@ func (a *app) cluster() *cli.Command {
 		&cli.Command{
 			Name: "add", Usage: "make a running new node a member", ArgsUsage: "ID CLIENT_ADDRESS",
 			Description: "The node must be running with an empty data directory. It votes once it has caught up; a repeat\n" +
-				"goes on where the last one ended.",
+				"goes on where the last one ended." + forExample("unisink cluster add n4 10.0.0.4:7400"),
 			Action: a.clusterAdd,
 		},
 		&cli.Command{
@@ -46,8 +48,9 @@ func (a *app) cluster() *cli.Command {
 		},
 		&cli.Command{
 			Name: "replace", Usage: "add a node, then remove another", ArgsUsage: "OLD_ID ID CLIENT_ADDRESS",
-			Description: "For a node that is lost, and for moving to another machine. The new node has an id of its own.",
-			Action:      a.clusterReplace,
+			Description: "For a node that is lost, and for moving to another machine. The new node has an id of its own." +
+				forExample("unisink cluster replace n2 n4 10.0.0.4:7400"),
+			Action: a.clusterReplace,
 		},
 		&cli.Command{
 			Name: "raise", Usage: "let the group use what its new version brings", ArgsUsage: "[LEVEL]",

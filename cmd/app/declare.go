@@ -95,7 +95,7 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 	beside, stop := context.WithCancel(running)
 	var work sync.WaitGroup
 	work.Go(func() {
-		tellWaiting(beside, rc.Logger, func() string { return m.Status().WaitingFor }, func() {
+		tellWaiting(beside, rc.Logger, remindEvery, func() string { return m.Status().WaitingFor }, func() {
 			if err := halted(beside, rc, spec.Name); err != nil && rc.NoWait {
 				end(err)
 			}
@@ -111,54 +111,6 @@ func RunPipeline(ctx context.Context, rc RunContext, p *processor.Pipeline, epoc
 		return cause
 	}
 	return err
-}
-
-// halted logs that a person must act, if the pipeline is halted, and returns the same as an error.
-func halted(ctx context.Context, rc RunContext, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(rc.Timeout, searchTime))
-	defer cancel()
-	cl, err := runClient(rc)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = cl.Close() }() // nothing is under way on it
-	r, err := cl.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: name})
-	if err != nil {
-		return nil
-	}
-	for _, s := range r.GetScopes() {
-		if s.GetHalted() != "" {
-			err := failf(CodeHuman, "scope %s is halted: %s; once that is mended, `unisink pipeline resume %s --why …` lets it go on", scopeText(s.GetScope()), s.GetHalted(), scopeText(s.GetScope()))
-			rc.Logger.ErrorContext(ctx, "halted; a person must act", slog.String("scope", scopeText(s.GetScope())), slog.String("cause", s.GetHalted()))
-			return err
-		}
-	}
-	return nil
-}
-
-// tellWaiting logs what the process waits for, when that has lasted for a while and when it
-// changes: a second process under a living member's name looks as if it hung. Then it calls lasting.
-func tellWaiting(ctx context.Context, log *slog.Logger, waiting func() string, lasting func()) {
-	const every = 500 * time.Millisecond
-	tick := time.NewTicker(every)
-	defer tick.Stop()
-	last, told := "", ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := waiting()
-		if now != "" && now == last && now != told {
-			log.InfoContext(ctx, "waiting", slog.String("for", now))
-			lasting()
-		}
-		if now == last {
-			told = now
-		}
-		last = now
-	}
 }
 
 // drainAtEnd drains the pipeline when its source has ended and that is decided: what has been read to its end has

@@ -14,6 +14,7 @@ import (
 
 	"github.com/unisink/unisink/cmd/demo"
 	"github.com/unisink/unisink/cmd/orders"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -25,7 +26,7 @@ func (a *app) demo() *cli.Command {
 			"kills the pipeline twice and the leader once between a vote and its decision, and ends with the\n" +
 			"verdict of verify. With --sinks all it writes to PostgreSQL as well, and kills that and a resolver too. Ctrl-C ends everything and removes what was made.",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "orders per second"},
+			&cli.IntFlag{Name: "rate", Value: 2000, Usage: "`ORDERS` per second"},
 			&cli.DurationFlag{Name: "epoch", Value: 200 * time.Millisecond, Usage: "`TIME` between barriers"},
 			&cli.StringFlag{Name: "kafka", Value: demo.EmbeddedKafka, Usage: "`BROKER` to run: embedded, or real for Apache Kafka, which needs Java and Maven"},
 			&cli.StringFlag{Name: "sinks", Value: sinksTwo, Usage: "`SINKS`: " + sinksTwo + ", or " + sinksAll + " for PostgreSQL as well, which is fetched once, with a resolver; both are killed too"},
@@ -87,8 +88,8 @@ func (a *app) runDemo(c *cli.Context) error {
 		return withCode(CodeUnhealthy, err)
 	}
 	if !jsonWanted {
-		fmt.Fprintf(a.out, "\n%d orders, %d kills between a vote and its decision;\n%s.\n",
-			report.Orders, len(report.Strikes), carries.happyEnd)
+		fmt.Fprintf(a.out, "\n%s, %s between a vote and its decision;\n%s.\n",
+			plural.Of(report.Orders, "order"), plural.Of(len(report.Strikes), "kill"), carries.happyEnd)
 	}
 	return nil
 }

@@ -17,13 +17,15 @@ import (
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
 	"github.com/unisink/unisink/cmd/orders"
 	"github.com/unisink/unisink/internal/fault"
+	"github.com/unisink/unisink/internal/plural"
 )
 
 func (a *app) dev() *cli.Command {
 	return group("dev", "things for trying out, none for data that matters",
 		&cli.Command{
 			Name: "kafka", Usage: "an embedded Kafka broker",
-			Description: "It is no real broker: killed with -9 it forgets how transactions ended. Stop it with Ctrl-C.",
+			Description: "It is no real broker: killed with -9 it forgets how transactions ended. Stop it with Ctrl-C." +
+				forExample("unisink dev kafka --topic orders --topic order-totals:1"),
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "listen", Value: "127.0.0.1:9092", Usage: "`ADDRESS` to serve at"},
 				&cli.StringFlag{Name: "data", Usage: "`DIR` to keep topics in over a graceful stop; in memory by default"},
@@ -33,8 +35,9 @@ func (a *app) dev() *cli.Command {
 		},
 		&cli.Command{
 			Name: "orders", Usage: "write made-up orders for `run orders`, until Ctrl-C",
+			Description: "The topic must be there: `unisink dev kafka --topic orders` makes it.",
 			Flags: []cli.Flag{
-				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers; several times or comma-separated"},
 				&cli.StringFlag{Name: "to", Value: "orders", Usage: "`TOPIC` to write to"},
 				&cli.IntFlag{Name: "rate", Value: 200, Usage: "`ORDERS` per second"},
 			},
@@ -127,12 +130,12 @@ func (a *app) devOrders(c *cli.Context) error {
 	if !found {
 		return failf(CodeNotFound, "the brokers at %v have no topic %q; make it (`unisink dev kafka --topic %s`), or name another with --to", c.StringSlice("brokers"), topic, topic)
 	}
-	fmt.Fprintf(a.err, "writing %d orders a second to topic %s; Ctrl-C ends it\n", c.Int("rate"), topic)
+	fmt.Fprintf(a.err, "writing %s a second to topic %s; Ctrl-C ends it\n", plural.Of(c.Int("rate"), "order"), topic)
 	var count atomic.Int64
 	if err := orders.Generate(c.Context, c.StringSlice("brokers"), topic, c.Int("rate"), &count); err != nil {
 		return err
 	}
-	fmt.Fprintf(a.out, "%d orders written\n", count.Load())
+	fmt.Fprintf(a.out, "%s written\n", plural.Of(count.Load(), "order"))
 	return nil
 }
 

@@ -17,9 +17,10 @@ func (a *app) doctor() *cli.Command {
 		&cli.Command{
 			Name: "kafka", Usage: "replication, retention, time-outs, versions, rights and clock of a Kafka cluster",
 			Description: "Each finding has the setting, the value found and the value wanted. Rights are those of the client\n" +
-				"that asks. Exit code 10 if there is a warning or an error, 3 if no broker answers.",
+				"that asks. Exit code 10 if there is a warning or an error, 3 if no broker answers." +
+				forExample("unisink doctor kafka --brokers k1:9092,k2:9092 --from orders --topics totals,late"),
 			Flags: []cli.Flag{
-				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+				&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers; several times or comma-separated"},
 				&cli.StringSliceFlag{Name: "topics", Usage: "`TOPIC` that is written; several times or comma-separated"},
 				&cli.StringSliceFlag{Name: "from", Usage: "`TOPIC` that is read; several times or comma-separated"},
 				&cli.StringFlag{Name: "namespace", Usage: "`NAME` of the coordinator group, with which transactional ids and groups begin"},

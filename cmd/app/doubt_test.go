@@ -171,7 +171,7 @@ func TestO6_ABrokenPromiseIsShownAndAPersonDecides(t *testing.T) {
 	})
 	before := visible("spared")
 	until("the other pipeline goes on", func() bool { return visible("spared") > before+3 })
-	expect(0, "halted: branch all/out of epoch", "pipeline", "list")
+	expect(11, "struck/0        branch all/out of epoch", "pipeline", "list")
 
 	lost := lostEpoch(t, g)
 	id := "struck/0@" + lost

@@ -22,7 +22,11 @@ func (a *app) epoch() *cli.Command {
 			},
 			Action: a.epochList,
 		},
-		&cli.Command{Name: "show", Usage: "one epoch: branches, proofs, positions", ArgsUsage: "PIPELINE[/SHARD] GENERATION.N", Action: a.epochShow},
+		&cli.Command{
+			Name: "show", Usage: "one epoch: branches, proofs, positions", ArgsUsage: "PIPELINE[/SHARD] GENERATION.N",
+			Description: "Epochs that are resolved are shown for as long as they are restore points or the nodes' --keep says (1h)." + forExample("unisink epoch show orders 7.12"),
+			Action:      a.epochShow,
+		},
 		&cli.Command{
 			Name: "cut", Usage: "the proven cut: how far every sink may be read so that all show the same epochs", ArgsUsage: "PIPELINE",
 			Description: "The newest epoch of each scope before which, itself included, every branch is proven, with each sink's offsets, manifest or marker for it.",
@@ -114,7 +118,7 @@ func (a *app) epochShow(c *cli.Context) error {
 			rows := [][]string{{"WHAT", "WHO", "STATE"}}
 			rows = append(rows, []string{"epoch " + epochText(e.GetEpoch()), scopeText(e.GetScope()), enumWord(e.GetOutcome().String(), "OUTCOME_") + " at " + clock(e.GetDecidedAtMs())})
 			for _, b := range e.GetBranches() {
-				rows = append(rows, []string{"branch: " + b.GetHandle().GetText(), b.GetMember() + "/" + b.GetResource(), proofText(b.GetProof())})
+				rows = append(rows, []string{"branch: " + handleText(b.GetHandle()), b.GetMember() + "/" + b.GetResource(), proofText(b.GetProof())})
 			}
 			for _, p := range e.GetPositions() {
 				rows = append(rows, []string{"position " + p.GetSplit(), p.GetResource(), fmt.Sprint(p.GetOffset())})
@@ -146,7 +150,7 @@ func (a *app) epochCut(c *cli.Context) error {
 					continue
 				}
 				for _, b := range s.GetBranches() {
-					rows = append(rows, []string{scope, epochText(s.GetEpoch()), b.GetMember() + "/" + b.GetResource(), b.GetHandle().GetText(), proofText(b.GetProof())})
+					rows = append(rows, []string{scope, epochText(s.GetEpoch()), b.GetMember() + "/" + b.GetResource(), handleText(b.GetHandle()), proofText(b.GetProof())})
 				}
 				for _, p := range s.GetPositions() {
 					rows = append(rows, []string{scope, epochText(s.GetEpoch()), p.GetResource(), fmt.Sprintf("position %s: %d", p.GetSplit(), p.GetOffset()), ""})

@@ -2,6 +2,7 @@ package app
 
 import (
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/urfave/cli/v2"
@@ -20,6 +21,9 @@ var plainHelp = sync.OnceFunc(func() {
 	library := cli.FlagStringer
 	cli.FlagStringer = func(f cli.Flag) string { return plainFlag(library(f)) }
 })
+
+// forExample stands below what a command's help says of it.
+func forExample(lines ...string) string { return "\n\nFor example:\n  " + strings.Join(lines, "\n  ") }
 
 func plainFlag(text string) string {
 	return noDefault.ReplaceAllString(namedTwice.ReplaceAllString(text, ""), "")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"github.com/urfave/cli/v2"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+
+	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
 var wireJSON = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: true}
@@ -18,9 +21,18 @@ var wireJSON = protojson.MarshalOptions{UseProtoNames: true, EmitUnpopulated: tr
 // The formats of results.
 const (
 	outputTable = "table"
+	outputWide  = "wide" // a table that leaves nothing out
 	outputJSON  = "json"
 	outputJSONL = "jsonl"
 )
+
+var outputs = []string{outputTable, outputWide, outputJSON, outputJSONL}
+
+// forPeople reports whether results are tables.
+func forPeople(c *cli.Context) bool {
+	f := c.String("output")
+	return f == outputTable || f == outputWide
+}
 
 // show prints v as JSON or, by default, rows as tables; the first row is the header, and a table
 // of nothing but that is left out behind the first.
@@ -30,7 +42,7 @@ func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 		return a.printJSON(v)
 	case outputJSONL:
 		return a.printLine(v)
-	case outputTable:
+	case outputTable, outputWide:
 		for i, rows := range tables {
 			r := rows()
 			if i > 0 && len(r) == 1 {
@@ -47,7 +59,7 @@ func (a *app) show(c *cli.Context, v any, tables ...func() [][]string) error {
 	}
 }
 
-func noFormat(f string) error { return usagef("--output %q is not table, json or jsonl", f) }
+func noFormat(f string) error { return usagef("--output %q is not table, wide, json or jsonl", f) }
 
 func (a *app) printJSON(v any) error {
 	var text []byte
@@ -126,6 +138,64 @@ func ago(d time.Duration) string {
 	}
 }
 
+// roughly shows an age in one unit.
+func roughly(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Hours()/24))
+	}
+}
+
+// wrapped breaks the cells of the first columns into lines of at most so many letters; the lines behind the first
+// are rows of their own. Nothing is left out.
+func wrapped(rows [][]string, widths ...int) [][]string {
+	var out [][]string
+	for _, r := range rows {
+		lines, most := make([][]string, len(r)), 1
+		for i, cell := range r {
+			if lines[i] = []string{cell}; i < len(widths) {
+				lines[i] = wrap(cell, widths[i])
+			}
+			most = max(most, len(lines[i]))
+		}
+		for n := range most {
+			row := make([]string, len(r))
+			for i := range r {
+				if n < len(lines[i]) {
+					row[i] = lines[i][n]
+				}
+			}
+			out = append(out, row)
+		}
+	}
+	return out
+}
+
+// wrap breaks a text between its words, and within a word that is too long by itself.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := []rune{}
+	for _, word := range strings.Split(text, " ") {
+		w := []rune(word)
+		if len(line) > 0 && len(line)+1+len(w) > width {
+			lines, line = append(lines, string(line)), nil
+		}
+		if len(line) > 0 {
+			line = append(line, ' ')
+		}
+		for line = append(line, w...); len(line) > width; line = line[width:] {
+			lines = append(lines, string(line[:width]))
+		}
+	}
+	return append(lines, string(line))
+}
+
 func dash(s string) string {
 	if s == "" {
 		return "-"
@@ -145,3 +215,9 @@ func cut(s string, most int) string {
 func enumWord(s, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(s, prefix), "_", " "))
 }
+
+// oneOf is a number of one thing as adapters write it into handles, whose texts are kept as they are.
+var oneOf = regexp.MustCompile(`\b1 (record|file|partition)s\b`)
+
+// handleText is what a handle says of itself, for people.
+func handleText(h *unisinkv1.Handle) string { return oneOf.ReplaceAllString(h.GetText(), "1 $1") }

@@ -65,6 +65,7 @@ func TestCasesAreShownUpToABound(t *testing.T) {
 func TestWordsForPeople(t *testing.T) {
 	for _, c := range []struct{ got, want string }{
 		{ago(-1), "-"},
+		{handleText(&unisinkv1.Handle{Text: "1 records in 11 files, 21 records in 1 partitions of t1 files"}), "1 record in 11 files, 21 records in 1 partition of t1 files"},
 		{ago(12 * time.Millisecond), "12ms"},
 		{ago(2500 * time.Millisecond), "2.5s"},
 		{ago(90 * time.Second), "1m30s"},
@@ -90,6 +91,113 @@ func TestWordsForPeople(t *testing.T) {
 	} {
 		if c.got != c.want {
 			t.Errorf("%q, want %q", c.got, c.want)
+		}
+	}
+}
+
+// A list of resources can be read on a terminal of 120 columns, whatever they are called, and loses nothing by that.
+func TestResourcesFitATerminal(t *testing.T) {
+	long := "topics payments-captured-europe, payments-captured-america at kafka-1.example.com:9092,kafka-2.example.com:9092"
+	dir := "directory /srv/data/very/long/path/" + strings.Repeat("x", 60)
+	all := []*unisinkv1.ResourceStatus{
+		{
+			Resource: &unisinkv1.ResourceRef{Kind: "kafka", Identity: "MkU3OEVBNTcwNTJENDM2Qk"}, Text: long, UsedBy: []string{"payments/0 main captured", "refunds/0 main captured"},
+			HeldBy: []string{"payments/0 main", "refunds/0 main"}, Resolvers: []string{"night", "node n1"}, Unfinished: 12, OldestUnfinishedMs: 90_000_000,
+			Debts: 3, OldestDebtMs: 59_000, Prepared: 4, OldestPreparedMs: 200_000_000_000, ListedAtMs: 1, Trouble: "night: " + strings.Repeat("no Kafka broker answers; ", 8),
+		},
+		{Resource: &unisinkv1.ResourceRef{Kind: "file", Identity: "aa"}, Text: dir},
+		{Resource: &unisinkv1.ResourceRef{Kind: "file", Identity: "bb"}, Text: "totals"},
+		{Resource: &unisinkv1.ResourceRef{Kind: "file", Identity: "cc"}, Text: "totals"},
+		{Resource: &unisinkv1.ResourceRef{Kind: "file"}},
+	}
+	got := shown(t, "table", nil, func() [][]string { return wrapped(resourceRows(all), resourceWidths...) }, func() [][]string { return wrapped(troubleRows(all), troubleWidths...) })
+	for line := range strings.Lines(got) {
+		if n := len([]rune(strings.TrimRight(line, "\n"))); n > 120 {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+	var resources []string
+	for _, row := range wrapped(resourceRows(all), resourceWidths...)[1:] {
+		resources = append(resources, row[0])
+	}
+	flat := func(s string) string { return strings.NewReplacer(" ", "", "\n", "").Replace(s) }
+	for _, want := range []string{long + " (kafka)", dir + " (file)", "totals (file bb)", "totals (file cc)"} {
+		if !strings.Contains(flat(strings.Join(resources, "")), flat(want)) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	for _, want := range []string{"12 (25h)", "3 (59s)", "4 (2314d)"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in\n%s", want, got)
+		}
+	}
+	wide := shown(t, "wide", nil, func() [][]string { return wideResourceRows(all) })
+	if strings.Count(wide, "\n") != 1+len(all) || !strings.Contains(wide, "MkU3OEVBNTcwNTJENDM2Qk") || !strings.Contains(wide, "12, oldest 25h0m0s") {
+		t.Errorf("wide:\n%s", wide)
+	}
+}
+
+func TestAVerdictOnNothingWarns(t *testing.T) {
+	for want, r := range map[string]verify.Report{
+		"Warning: nothing was there to compare": {Verdict: verify.Clean},
+		"Warning: the sinks hold no record, so none was compared. By the last proven epoch none of the 7 records": {Verdict: verify.Clean, Records: 7},
+		"Compared: 1 record of the source with 2 records in the sinks.":                                           {Verdict: verify.Clean, Records: 1, Compared: 2},
+		"Compared: 3 records of the source with 0 records in the sinks.":                                          {Verdict: verify.Broken, Records: 3},
+	} {
+		var out bytes.Buffer
+		a := &app{out: &out, err: &out}
+		root := &cli.App{Flags: globalFlags(), Action: func(c *cli.Context) error { return a.showReport(c, r, r) }}
+		if err := root.Run([]string{"x"}); err != nil || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, %q is not in:\n%s", err, want, out.String())
+		}
+		out.Reset()
+		if err := root.Run([]string{"x", "-o", "json"}); err != nil || strings.Contains(out.String(), "Warning") || !strings.Contains(out.String(), `"compared"`) {
+			t.Errorf("%v, JSON is\n%s", err, out.String())
+		}
+	}
+}
+
+func TestAHaltedScopeNeedsAPerson(t *testing.T) {
+	scope := func(name, halted string) *unisinkv1.ScopeStatus {
+		return &unisinkv1.ScopeStatus{Scope: &unisinkv1.Scope{Pipeline: name}, Generation: 2, Halted: halted, Members: []*unisinkv1.MemberStatus{{Name: "main", Lag: -1}}}
+	}
+	fine, one, two := scope("fine", ""), scope("a", "no column \"x\""), scope("b", "away")
+	one.Members[0].WaitingFor = "scope a/0 to be resumed by an operator; it is halted: no column \"x\""
+	if err := haltedScopes([]*unisinkv1.ScopeStatus{fine}); err != nil {
+		t.Errorf("nobody is needed: %v", err)
+	}
+	for want, scopes := range map[string][]*unisinkv1.ScopeStatus{
+		"scope a/0 needs a person: it is halted; once the cause is mended, `unisink pipeline resume a/0 --why …` lets it go on": {fine, one},
+		"2 scopes need a person: they are halted; once the cause is mended, `unisink pipeline resume a/0 --why …`":              {one, fine, two},
+	} {
+		if err := haltedScopes(scopes); err == nil || codeOf(err) != CodeHuman || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	got := shown(t, "table", nil, func() [][]string {
+		return standRows([]*unisinkv1.GetPipelineResponse{{Scopes: []*unisinkv1.ScopeStatus{fine}}, {Scopes: []*unisinkv1.ScopeStatus{one}}})
+	}, func() [][]string { return memberRows([]*unisinkv1.ScopeStatus{one}) }, func() [][]string { return haltedRows([]*unisinkv1.ScopeStatus{fine, one}) })
+	for _, want := range []string{"0 open, 0 unfinished, needs a person", "NEEDS A PERSON  WHAT HAPPENED\na/0             no column \"x\"\n", "it is halted: …"} {
+		if strings.Count(got, want) != 1 {
+			t.Errorf("%q is not once in\n%s", want, got)
+		}
+	}
+}
+
+func TestLongTextsAreBrokenAndNotCut(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		width int
+		want  []string
+	}{
+		{"", 3, []string{""}},
+		{"a bc d", 3, []string{"a", "bc", "d"}},
+		{"a b", 3, []string{"a b"}},
+		{"länger als", 4, []string{"läng", "er", "als"}},
+		{"a  b", 9, []string{"a  b"}},
+	} {
+		if got := wrap(c.text, c.width); !slices.Equal(got, c.want) {
+			t.Errorf("%q in %d: %q, want %q", c.text, c.width, got, c.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -16,8 +17,17 @@ import (
 
 func (a *app) pipeline() *cli.Command {
 	return group("pipeline", "show pipelines; stop, drain, start and rewind them; check their files",
-		&cli.Command{Name: "list", Usage: "all pipelines and how they stand", Action: a.pipelineList},
-		&cli.Command{Name: "show", Usage: "one pipeline: scopes, members, what they wait for, restore points", ArgsUsage: "PIPELINE", Action: a.pipelineShow},
+		&cli.Command{
+			Name: "list", Usage: "all pipelines and how they stand",
+			Description: "IN DOUBT counts epochs: open are those whose barrier is ordered and that are not decided, unfinished those that are decided and not\n" +
+				"proven everywhere. LAG is how many records the sources are behind. Exit code 11 if a scope is halted: a person must act.",
+			Action: a.pipelineList,
+		},
+		&cli.Command{
+			Name: "show", Usage: "one pipeline: scopes, members, what they wait for, restore points", ArgsUsage: "PIPELINE",
+			Description: "Exit code 11 if a scope of it is halted: a person must act.",
+			Action:      a.pipelineShow,
+		},
 		&cli.Command{Name: "start", Usage: "let a stopped pipeline run again, from where it stopped", ArgsUsage: "PIPELINE", Action: a.pipelineStart},
 		&cli.Command{
 			Name: "stop", Usage: "one last epoch, then stop; state and open windows are kept", ArgsUsage: "PIPELINE",
@@ -36,6 +46,8 @@ func (a *app) pipeline() *cli.Command {
 		},
 		&cli.Command{
 			Name: "resume", Usage: "let a halted scope go on, once its cause is gone", ArgsUsage: "PIPELINE[/SHARD]",
+			Description: "`unisink pipeline list` says why it is halted. The processes that wait go on at once; none has to be restarted, unless its program was mended." +
+				forExample("unisink pipeline resume orders --why 'the table has its column now'"),
 			Flags: []cli.Flag{
 				&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed"},
 				&cli.StringFlag{Name: "from", Usage: "kept `EPOCH` to go on from; by default the scope's own restore point"},
@@ -49,7 +61,7 @@ func (a *app) pipeline() *cli.Command {
 			Action:      a.pipelineAcceptLoss,
 		},
 		a.pipelineRewindCommand(),
-		&cli.Command{Name: "pin", Usage: "keep a restore point until it is unpinned", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelinePin},
+		a.pipelinePinCommand(),
 		&cli.Command{Name: "unpin", Usage: "let a pinned restore point go", ArgsUsage: "PIPELINE[/SHARD] EPOCH", Action: a.pipelineUnpin},
 		&cli.Command{
 			Name: "lint", Usage: "find every mistake in a specification, and touch nothing else", ArgsUsage: "FILE",
@@ -59,6 +71,14 @@ func (a *app) pipeline() *cli.Command {
 		&cli.Command{Name: "explain", Usage: "say what a specification does, step by step", ArgsUsage: "FILE", Action: a.pipelineExplain},
 		&cli.Command{Name: "schema", Usage: "print the JSON schema of specifications, for editors", Action: a.pipelineSchema},
 	)
+}
+
+func (a *app) pipelinePinCommand() *cli.Command {
+	return &cli.Command{
+		Name: "pin", Usage: "keep a restore point until it is unpinned", ArgsUsage: "PIPELINE[/SHARD] EPOCH",
+		Description: "`unisink pipeline show` lists the restore points that are kept." + forExample("unisink pipeline pin orders 7.12"),
+		Action:      a.pipelinePin,
+	}
 }
 
 func noWaitFlag() cli.Flag {
@@ -102,20 +122,30 @@ func (a *app) pipelineList(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.show(c, r, func() [][]string {
-			rows := [][]string{{"PIPELINE", "DESIRED", "SCOPE", "STATE", "GENERATION", "DECIDED", "IN DOUBT", "LAG"}}
-			for _, p := range r.GetPipelines() {
-				for _, s := range p.GetScopes() {
-					rows = append(rows, []string{
-						p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), cut(shortIDs(scopeState(s)), 72),
-						fmt.Sprint(s.GetGeneration()), fmt.Sprintf("%d.%d", s.GetGeneration(), s.GetFinal()),
-						fmt.Sprintf("%d open, %d unfinished", s.GetRoundsOpen(), s.GetUnfinished()), lagText(s),
-					})
-				}
-			}
-			return rows
-		})
+		var scopes []*unisinkv1.ScopeStatus
+		for _, p := range r.GetPipelines() {
+			scopes = append(scopes, p.GetScopes()...)
+		}
+		err = a.show(c, r, func() [][]string { return standRows(r.GetPipelines()) }, func() [][]string { return haltedRows(scopes) })
+		return cmp.Or(err, haltedScopes(scopes))
 	})
+}
+
+func standRows(all []*unisinkv1.GetPipelineResponse) [][]string {
+	rows := [][]string{{"PIPELINE", "DESIRED", "SCOPE", "STATE", "GENERATION", "DECIDED", "IN DOUBT", "LAG"}}
+	for _, p := range all {
+		for _, s := range p.GetScopes() {
+			state := scopeState(s)
+			if s.GetHalted() != "" {
+				state = "halted" // why stands whole below
+			}
+			rows = append(rows, []string{
+				p.GetPipeline().GetName(), desiredWord(p.GetPipeline().GetDesired()), scopeText(s.GetScope()), cut(shortIDs(state), 72),
+				fmt.Sprint(s.GetGeneration()), fmt.Sprintf("%d.%d", s.GetGeneration(), s.GetFinal()), inDoubt(s), lagText(s),
+			})
+		}
+	}
+	return rows
 }
 
 func (a *app) pipelineShow(c *cli.Context) error {
@@ -128,19 +158,28 @@ func (a *app) pipelineShow(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.show(c, r, func() [][]string {
-			rows := [][]string{{"SCOPE", "STATE", "RESTORE POINT", "MEMBER", "INSTANCE", "PHASE", "LEASE LEFT", "LAG", "WAITS FOR"}}
-			for _, s := range r.GetScopes() {
-				for _, m := range s.GetMembers() {
-					rows = append(rows, []string{
-						scopeText(s.GetScope()), scopeState(s), epochText(s.GetRestorePoint()), m.GetName(), dash(shorten(m.GetInstance())),
-						dash(m.GetPhase()), leaseText(m.GetInstance(), m.GetLeaseLeftMs()), numberOrDash(m.GetLag()), dash(m.GetWaitingFor()),
-					})
-				}
-			}
-			return rows
-		}, func() [][]string { return restorePointRows(r.GetScopes()) })
+		err = a.show(c, r, func() [][]string { return memberRows(r.GetScopes()) }, func() [][]string { return haltedRows(r.GetScopes()) },
+			func() [][]string { return restorePointRows(r.GetScopes()) })
+		return cmp.Or(err, haltedScopes(r.GetScopes()))
 	})
+}
+
+func memberRows(scopes []*unisinkv1.ScopeStatus) [][]string {
+	rows := [][]string{{"SCOPE", "STATE", "RESTORE POINT", "MEMBER", "INSTANCE", "PHASE", "LEASE LEFT", "LAG", "WAITS FOR"}}
+	for _, s := range scopes {
+		state := scopeState(s)
+		for _, m := range s.GetMembers() {
+			waits := m.GetWaitingFor()
+			if s.GetHalted() != "" {
+				state, waits = "halted", strings.Replace(waits, s.GetHalted(), "…", 1) // why stands whole below
+			}
+			rows = append(rows, []string{
+				scopeText(s.GetScope()), state, epochText(s.GetRestorePoint()), m.GetName(), dash(shorten(m.GetInstance())),
+				dash(m.GetPhase()), leaseText(m.GetInstance(), m.GetLeaseLeftMs()), numberOrDash(m.GetLag()), dash(waits),
+			})
+		}
+	}
+	return rows
 }
 
 func (a *app) pipelineStart(c *cli.Context) error {
@@ -168,8 +207,7 @@ func (a *app) pipelineStart(c *cli.Context) error {
 		}
 		for _, s := range g.GetScopes() {
 			if s.GetHalted() != "" {
-				return failf(CodeHuman, "scope %s is halted and does not run: %s; once that is mended, `unisink pipeline resume %s --why …` lets it go on",
-					scopeText(s.GetScope()), s.GetHalted(), scopeText(s.GetScope()))
+				return failf(CodeHuman, "scope %s is halted and does not run: %s; %s", scopeText(s.GetScope()), s.GetHalted(), whatToDo(s))
 			}
 		}
 		return nil
@@ -184,7 +222,7 @@ func (a *app) showDesired(c *cli.Context, name string, d unisinkv1.DesiredState)
 
 // note is a sentence below a table.
 func (a *app) note(c *cli.Context, text string) {
-	if c.String("output") == outputTable {
+	if forPeople(c) {
 		fmt.Fprintln(a.out, "\n"+plainLines(a.named(text)))
 	}
 }

@@ -105,7 +105,8 @@ func doctorPostgresCommand(a *app) *cli.Command {
 	return &cli.Command{
 		Name: "postgres", Usage: "version, prepared transactions, durability, time-outs, rights and clock of a PostgreSQL server",
 		Description: "Each finding has the setting, the value found and the value wanted. Rights are those of the role that\n" +
-			"asks. Exit code 10 if there is a warning or an error, 3 if no server answers.",
+			"asks. Exit code 10 if there is a warning or an error, 3 if no server answers." +
+			forExample("unisink doctor postgres --dsn postgres://etl@db:5432/shop --tables totals"),
 		Flags: []cli.Flag{
 			dsnFlag(), poolerFlag(),
 			&cli.StringFlag{Name: "mode", Value: "prepared", Usage: "`MODE` of the sinks: prepared or staged"},

@@ -412,7 +412,7 @@ func TestO6_WhatAStrangerDestroysIsFoundAndSaid(t *testing.T) {
 			}
 			v.expect(11, "NEEDS A PERSON", "txn", "list", "--in-doubt")
 			v.expect(11, "unisink txn resolve "+txn+" --force accept-loss --branch ", "txn", "show", txn)
-			v.expect(0, "halted: branch "+c.branch, "pipeline", "list")
+			v.expect(11, "  branch "+c.branch, "pipeline", "list")
 			c.answer(&v, name, txn, c.branch)
 			if !p.Alive() || strings.Contains(c.what, "resolver") {
 				q := v.again(name)

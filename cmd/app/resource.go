@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,9 +19,12 @@ func (a *app) resource() *cli.Command {
 	return group("resource", "what participants change: clusters, databases, directories",
 		&cli.Command{
 			Name: "list", Usage: "every resource: who uses it, who reaches it, what is outstanding in it",
-			Description: "DEBTS are closed generations in which nobody has yet looked for what is dead; UNFINISHED are branches that are decided and\n" +
-				"not proven; PREPARED is what the newest listing by a resolver (LISTED) found. A resource that no resolver of RESOLVERS\n" +
-				"reaches waits for the next start of its pipeline.",
+			Description: "UNFINISHED are branches that are decided and not proven; DEBTS are closed generations in which nobody has yet looked for\n" +
+				"what is dead; PREPARED is what the newest listing by a resolver found; each with the age of the oldest in parentheses.\n" +
+				"REACHED BY are living members and resolvers that can finish something there; a resource that nobody reaches waits for the\n" +
+				"next start of its pipeline. `-o wide` has everything on one line each, with identities and the time of the listing.\n" +
+				"A resource is called what a resolver or a member says of it. A leader knows that as long as it leads, also when the member's\n" +
+				"process is gone; a new one that has heard neither calls it by the names of its sinks and sources.",
 			Action: a.resourceList,
 		},
 		a.resourceSweepCommand(),
@@ -36,18 +40,83 @@ func (a *app) resourceList(c *cli.Context) error {
 		if err != nil {
 			return err
 		}
-		return a.show(c, r, func() [][]string {
-			rows := [][]string{{"RESOURCE", "USED BY", "HELD BY", "RESOLVERS", "UNFINISHED", "DEBTS", "PREPARED", "LISTED", "TROUBLE"}}
-			for _, x := range r.GetResources() {
-				rows = append(rows, []string{
-					resourceText(x), dash(strings.Join(x.GetUsedBy(), ", ")), dash(strings.Join(x.GetHeldBy(), ", ")), dash(strings.Join(x.GetResolvers(), ", ")),
-					counted(x.GetUnfinished(), x.GetOldestUnfinishedMs()), counted(x.GetDebts(), x.GetOldestDebtMs()), counted(x.GetPrepared(), x.GetOldestPreparedMs()),
-					clock(x.GetListedAtMs()), dash(x.GetTrouble()),
-				})
-			}
-			return rows
-		}, func() [][]string { return resolverRows(r.GetResolvers()) })
+		if c.String("output") == outputWide {
+			return a.show(c, r, func() [][]string { return wideResourceRows(r.GetResources()) }, func() [][]string { return resolverRows(r.GetResolvers()) })
+		}
+		return a.show(c, r, func() [][]string { return wrapped(resourceRows(r.GetResources()), resourceWidths...) },
+			func() [][]string { return wrapped(troubleRows(r.GetResources()), troubleWidths...) },
+			func() [][]string { return wrapped(resolverRows(r.GetResolvers()), 20, 16, 46) })
 	})
+}
+
+// Columns that are wrapped, so that tables fit into 120.
+var (
+	resourceWidths = []int{34, 22, 20}
+	troubleWidths  = []int{34, 80}
+)
+
+// wideResourceRows have everything that is known.
+func wideResourceRows(all []*unisinkv1.ResourceStatus) [][]string {
+	rows := [][]string{{"RESOURCE", "USED BY", "HELD BY", "RESOLVERS", "UNFINISHED", "DEBTS", "PREPARED", "LISTED", "TROUBLE"}}
+	for _, x := range all {
+		rows = append(rows, []string{
+			resourceText(x), dash(strings.Join(x.GetUsedBy(), ", ")), dash(strings.Join(x.GetHeldBy(), ", ")), dash(strings.Join(x.GetResolvers(), ", ")),
+			counted(x.GetUnfinished(), x.GetOldestUnfinishedMs()), counted(x.GetDebts(), x.GetOldestDebtMs()), counted(x.GetPrepared(), x.GetOldestPreparedMs()),
+			clock(x.GetListedAtMs()), dash(x.GetTrouble()),
+		})
+	}
+	return rows
+}
+
+// resourceRows have what people look for first.
+func resourceRows(all []*unisinkv1.ResourceStatus) [][]string {
+	names := shortNames(all)
+	rows := [][]string{{"RESOURCE", "USED BY", "REACHED BY", "UNFINISHED", "DEBTS", "PREPARED"}}
+	for i, x := range all {
+		rows = append(rows, []string{
+			names[i], dash(strings.Join(x.GetUsedBy(), ", ")), dash(strings.Join(slices.Concat(x.GetHeldBy(), x.GetResolvers()), ", ")),
+			aged(x.GetUnfinished(), x.GetOldestUnfinishedMs()), aged(x.GetDebts(), x.GetOldestDebtMs()), aged(x.GetPrepared(), x.GetOldestPreparedMs()),
+		})
+	}
+	return rows
+}
+
+// troubleRows have what somebody tries in vain.
+func troubleRows(all []*unisinkv1.ResourceStatus) [][]string {
+	names := shortNames(all)
+	rows := [][]string{{"RESOURCE", "TROUBLE"}}
+	for i, x := range all {
+		if x.GetTrouble() != "" {
+			rows = append(rows, []string{names[i], x.GetTrouble()})
+		}
+	}
+	return rows
+}
+
+// shortNames leave out identities where they are not needed to tell resources apart.
+func shortNames(all []*unisinkv1.ResourceStatus) []string {
+	names, times := make([]string, len(all)), map[string]int{}
+	for i, x := range all {
+		names[i] = resourceText(x)
+		if x.GetText() != "" {
+			names[i] = x.GetText() + " (" + x.GetResource().GetKind() + ")"
+		}
+		times[names[i]]++
+	}
+	for i, x := range all {
+		if times[names[i]] > 1 {
+			names[i] = resourceText(x)
+		}
+	}
+	return names
+}
+
+// aged is a number with the age of the oldest: "3 (2m)".
+func aged(n uint32, oldestMS int64) string {
+	if n == 0 {
+		return "0"
+	}
+	return fmt.Sprintf("%d (%s)", n, roughly(time.Duration(oldestMS)*time.Millisecond))
 }
 
 // tellDebts names the resources in which nobody has looked yet for what closed generations have left: a process that died

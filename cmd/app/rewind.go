@@ -19,7 +19,8 @@ func (a *app) pipelineRewindCommand() *cli.Command {
 		Name: "rewind", Usage: "set a stopped or halted scope back to a kept restore point", ArgsUsage: "PIPELINE[/SHARD]",
 		Description: "Positions and state go back to the restore point, and the next start goes on from there. What was\n" +
 			"decided after it stays in the sinks, and is written again: without --yes nothing is done, and what\n" +
-			"it would mean for each sink is shown. `unisink pipeline show` lists the restore points.",
+			"it would mean for each sink is shown. `unisink pipeline show` lists the restore points." +
+			forExample("unisink pipeline rewind orders --to 7.12", "unisink pipeline rewind orders --to 7.12 --why 'wrong prices since noon' --yes"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "to", Usage: "kept `EPOCH` to go back to, like 7.12"},
 			&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed with --yes"},

@@ -40,7 +40,7 @@ func (a *app) run() *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "run a pipeline until it is stopped", ArgsUsage: "FILE | PIPELINE", Subcommands: subs, HideHelpCommand: true,
 		Description: "FILE is a specification in YAML; what contains a dot or a slash is one. `unisink pipeline lint FILE`\n" +
-			"looks at it first. " + compiled,
+			"looks at it first. " + compiled + forExample("unisink run pipeline.yaml", "unisink run --no-wait pipeline.yaml   # for supervisors: ends with 11 when a person must act"),
 		Flags: runFlags(),
 		Action: func(c *cli.Context) error {
 			switch arg, err := oneArg(c, "pipeline's file"); {

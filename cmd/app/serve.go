@@ -16,7 +16,9 @@ func (a *app) serve() *cli.Command {
 	return &cli.Command{
 		Name: "serve", Usage: "run one coordinator node",
 		Description: "A new node waits for `unisink cluster bootstrap`. Addresses are loopback unless certificates\n" +
-			"are given or --insecure is said.",
+			"are given or --insecure is said." +
+			forExample("unisink serve --node n1 --data n1 --http 127.0.0.1:7402",
+				"unisink serve --node n1 --data /var/lib/unisink --client 10.0.0.1:7400 --raft 10.0.0.1:7401 --tls-cert … --tls-key … --tls-ca …"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "node", EnvVars: []string{"UNISINK_NODE"}, Usage: "`ID` of the node, for the life of its data directory"},
 			&cli.StringFlag{Name: "data", EnvVars: []string{"UNISINK_DATA"}, Usage: "`DIR` for log, snapshots and identity"},
@@ -32,7 +34,7 @@ func (a *app) serve() *cli.Command {
 			&cli.StringSliceFlag{Name: "http-open", EnvVars: []string{"UNISINK_HTTP_OPEN"}, Value: cli.NewStringSlice("/livez", "/readyz"), Usage: "`PATHS` of --http that need no certificate"},
 			&cli.BoolFlag{Name: "insecure", EnvVars: []string{"UNISINK_INSECURE"}, Usage: "allow plain text on addresses reachable from outside"},
 			&cli.DurationFlag{Name: "heartbeat", EnvVars: []string{"UNISINK_HEARTBEAT"}, Value: 500 * time.Millisecond, Usage: "`TIME` without a word from the leader after which a node calls for votes"},
-			&cli.DurationFlag{Name: "keep", EnvVars: []string{"UNISINK_KEEP"}, Value: time.Hour, Usage: "how long resolved history stays readable"},
+			&cli.DurationFlag{Name: "keep", EnvVars: []string{"UNISINK_KEEP"}, Value: time.Hour, Usage: "`TIME` for which resolved history stays readable"},
 			&cli.StringFlag{Name: "resolver", EnvVars: []string{"UNISINK_RESOLVER"}, Usage: "`FILE` of resources whose left-overs this node finishes while it leads; see `unisink resolver --help`"},
 			&cli.BoolFlag{Name: "reflection", EnvVars: []string{"UNISINK_REFLECTION"}, Usage: "let tools list the gRPC services"},
 		},

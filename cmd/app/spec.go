@@ -14,6 +14,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/cmd/adapters"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/spec"
 )
 
@@ -113,7 +114,7 @@ func (a *app) pipelineLint(c *cli.Context) error {
 	for _, m := range ms {
 		found = append(found, mistake{m.File, m.At.Line, m.At.Column, m.Path, m.Text})
 	}
-	if len(found) == 0 && c.String("output") == outputTable {
+	if len(found) == 0 && forPeople(c) {
 		fmt.Fprintf(a.out, "%s is fine: pipeline %s\n", file, doc.Pipeline.Value)
 		return nil
 	}
@@ -130,14 +131,7 @@ func (a *app) pipelineLint(c *cli.Context) error {
 	if doc == nil {
 		a.note(c, "Expressions and the settings of adapters are looked at once these are mended.")
 	}
-	return failf(CodeUnhealthy, "%s has %s", file, count(len(found), "mistake"))
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
+	return failf(CodeUnhealthy, "%s has %s", file, plural.Of(len(found), "mistake"))
 }
 
 func (a *app) pipelineExplain(c *cli.Context) error {
@@ -154,7 +148,7 @@ func (a *app) pipelineExplain(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := spec.Explain(doc)
+	out, err := spec.Explain(doc, adapters.Specs(a.adapters, doc))
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/resolver"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
@@ -86,7 +87,7 @@ func (a *app) resourceSweep(c *cli.Context) error {
 			}
 			rows = append(rows, row)
 		}
-		if len(rows) == 0 && err == nil && c.String("output") == outputTable {
+		if len(rows) == 0 && err == nil && forPeople(c) {
 			fmt.Fprintln(a.out, "Nothing is prepared.")
 			return nil
 		}
@@ -143,9 +144,9 @@ func sweepError(err error, failed, doubtful int) error {
 	case err != nil:
 		return err
 	case doubtful > 0:
-		return failf(CodeHuman, "%d things that were found are in doubt: a person must look at them", doubtful)
+		return failf(CodeHuman, "%s in doubt: a person must look at what was found", plural.Of(doubtful, "thing"))
 	case failed > 0:
-		return failf(CodeUnhealthy, "%d things that are dead could not be rolled back", failed)
+		return failf(CodeUnhealthy, "dead and not to be rolled back: %s", plural.Of(failed, "thing"))
 	default:
 		return nil
 	}
@@ -174,7 +175,7 @@ func (a *app) txnFinish(c *cli.Context, id string) error {
 		for _, f := range done {
 			name := branchName(&unisinkv1.TransactionBranch{Member: f.Branch.GetMember(), Resource: f.Branch.GetResource()})
 			decided := enumWord(f.Outcome.String(), "OUTCOME_")
-			rows = append(rows, []string{name, f.Handle.GetText(), decided, doneText(f)})
+			rows = append(rows, []string{name, handleText(f.Handle), decided, doneText(f)})
 			out = append(out, map[string]string{"branch": name, "handle": f.Handle.GetName(), "decided": decided, "done": doneText(f)})
 			if f.Err != nil {
 				failed++
@@ -184,7 +185,7 @@ func (a *app) txnFinish(c *cli.Context, id string) error {
 			return err
 		}
 		if failed > 0 {
-			return withCode(CodeUnhealthy, fmt.Errorf("%d of %d branches are not finished", failed, len(done)))
+			return withCode(CodeUnhealthy, fmt.Errorf("not finished: %d of %s", failed, plural.Of(len(done), "branch")))
 		}
 		return nil
 	})

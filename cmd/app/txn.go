@@ -17,8 +17,9 @@ func (a *app) txn() *cli.Command {
 	return group("txn", "transactions: run by hand, and epochs that are in doubt",
 		&cli.Command{
 			Name: "list", Usage: "transactions run by hand; with --in-doubt what is not finished, epochs included",
-			Description: "What is undecided (nobody knows yet) and what is unfinished (decided, not proven everywhere) are shown apart. " +
-				"What a dead process prepared and no vote told of is not known by name before somebody looks into the resource; the resources where that may be are named below. " +
+			Description: "What is undecided (nobody knows yet) and what is unfinished (decided, not proven everywhere) are shown apart.\n" +
+				"What a dead process prepared and no vote told of is not known by name before somebody looks into the resource;\n" +
+				"the resources where that may be are named below. A scope that is halted for another reason is shown by `unisink pipeline list`.\n" +
 				"Exit code 11 if a resource broke its promise, or can no longer tell how a branch ended.",
 			Flags: []cli.Flag{
 				&cli.BoolFlag{Name: "in-doubt", Usage: "only what is undecided or not proven"},
@@ -51,10 +52,10 @@ func (a *app) txnList(c *cli.Context) error {
 		if err := a.show(c, r, tables...); err != nil {
 			return err
 		}
-		if len(tables) == 0 && c.String("output") == outputTable {
+		if len(tables) == 0 && forPeople(c) {
 			fmt.Fprintln(a.out, "Nothing is in doubt.")
 		}
-		if c.Bool("in-doubt") && c.String("output") == outputTable {
+		if c.Bool("in-doubt") && forPeople(c) {
 			if err := a.tellDebts(ctx, cl); err != nil {
 				return err
 			}
@@ -245,7 +246,7 @@ func branchState(b *unisinkv1.TransactionBranch) string {
 func branchText(t *unisinkv1.Transaction, b *unisinkv1.TransactionBranch) string {
 	switch {
 	case b.GetHandle().GetName() != "":
-		return b.GetHandle().GetText()
+		return handleText(b.GetHandle())
 	case t.GetOutcome() == unisinkv1.Outcome_OUTCOME_PENDING:
 		return "announced"
 	default:

@@ -17,10 +17,14 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
+// anID is how the id of a transaction looks.
+const anID = "0193798e-7d1a-7c30-8a5e-3f6d6c7b1a2e"
+
 func (a *app) txnBeginCommand() *cli.Command {
 	return &cli.Command{
 		Name: "begin", Usage: "announce a transaction before its branches are prepared", ArgsUsage: "[ID]",
-		Description: "Undecided when the time is over, it is aborted. Without an ID a new one is drawn.",
+		Description: "Undecided when the time is over, it is aborted. Without an ID a new one is drawn." +
+			forExample("unisink txn begin --resource accounts --resource ledger --within 5m"),
 		Flags: []cli.Flag{
 			&cli.StringSliceFlag{Name: "resource", Usage: "`NAME` of a resource that will have a branch; several times"},
 			&cli.DurationFlag{Name: "within", Value: time.Minute, Usage: "`TIME` from now within which it must be committed"},
@@ -61,8 +65,9 @@ func (a *app) txnBegin(c *cli.Context) error {
 func (a *app) txnCommitCommand() *cli.Command {
 	return &cli.Command{
 		Name: "commit", Usage: "decide that a transaction commits, with every branch that was prepared", ArgsUsage: "ID",
-		Description: "The file is a JSON array of branches, {\"resource\": NAME, \"handle\": {...}} each, as `txn show -o json` prints them. " +
-			"The answer is in the log; a repeat gives the same one. The branches are then committed by whoever holds the resources.",
+		Description: "The file is a JSON array of branches, {\"resource\": NAME, \"handle\": {...}} each, as `txn show -o json`\n" +
+			"prints them. The answer is in the log; a repeat gives the same one. The branches are then committed by whoever\n" +
+			"holds the resources." + forExample("unisink txn commit "+anID+" --branches handles.json"),
 		Flags:  []cli.Flag{&cli.StringFlag{Name: "branches", Usage: "`FILE` with the handles; - is standard input"}},
 		Action: a.txnCommit,
 	}
@@ -125,7 +130,9 @@ func readBranches(c *cli.Context, name string) ([]*unisinkv1.HandBranch, error) 
 func (a *app) txnAbortCommand() *cli.Command {
 	return &cli.Command{
 		Name: "abort", Usage: "decide against an undecided transaction", ArgsUsage: "ID",
-		Flags:  []cli.Flag{&cli.StringFlag{Name: "why", Usage: "`TEXT` for those who look later"}},
+		Description: "One that is decided stays as it is. An epoch (orders/0@7.12) is aborted by closing its generation, and its members start again." +
+			forExample("unisink txn abort "+anID+" --why 'its client is gone'"),
+		Flags:  []cli.Flag{&cli.StringFlag{Name: "why", Usage: "`REASON`, which the log keeps; needed"}},
 		Action: a.txnAbort,
 	}
 }
@@ -150,8 +157,9 @@ func (a *app) txnAbort(c *cli.Context) error {
 func (a *app) txnOutcomeCommand() *cli.Command {
 	return &cli.Command{
 		Name: "outcome", Usage: "ask what became of a transaction; WARNING: asking about one that nobody knows aborts it", ArgsUsage: "ID",
-		Description: "One that is in the ledger is answered as it stands, and an epoch (orders/0@7.12) too. One that is not may still be on its way: " +
-			"its client may be about to commit it. The question then aborts it for good, so it is asked only with --abort-unknown. `txn show` looks and never aborts.",
+		Description: "One that is in the ledger is answered as it stands, and an epoch (orders/0@7.12) too. One that is not may still be\n" +
+			"on its way: its client may be about to commit it. The question then aborts it for good, so it is asked only with\n" +
+			"--abort-unknown. `txn show` looks and never aborts.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "abort-unknown", Usage: "ask also if nobody knows the transaction, which aborts it"},
 		},

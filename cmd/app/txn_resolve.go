@@ -16,7 +16,9 @@ func (a *app) txnResolveCommand() *cli.Command {
 		Description: "With --resources its branches are committed, or rolled back, as was decided, in the resources that a resolver's file names.\n" +
 			"With --force a branch counts as resolved although its resource does not show it; that is kept as evidence, with who and why,\n" +
 			"and refused for a branch that went as decided. accept-loss: what was decided is not in the resource, and that is accepted.\n" +
-			"write-off: the resource is gone for good.",
+			"write-off: the resource is gone for good." +
+			forExample("unisink txn resolve orders/0@7.12 --resources reach.yaml",
+				"unisink txn resolve orders/0@7.12 --force accept-loss --branch main/totals --why 'looked at the rows'"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "resources", Usage: "`FILE` of a resolver, with the resources and how they are reached"},
 			&cli.StringFlag{Name: "force", Usage: "`ACTION`: accept-loss or write-off"},

@@ -6,6 +6,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/unisink/unisink/cmd/orders"
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/verify"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -17,7 +18,8 @@ func (a *app) verify() *cli.Command {
 			"windows, late output, dead letters, filtered or skipped, and every result must be right. PIPELINE is one\n" +
 			"that is compiled in. Everything is judged up to the last epoch that is proven. The verdict is clean,\n" +
 			"broken, or undeterminable where something can't be known from outside. Exit code 0 if clean, else 10.\n" +
-			"The options say where a PIPELINE reads and writes; FILE says it itself.",
+			"The options say where a PIPELINE reads and writes; FILE says it itself." +
+			forExample("unisink verify pipeline.yaml", "unisink verify orders --dir totals"),
 		Flags:  ordersFlags(),
 		Action: a.runVerify,
 	}
@@ -26,7 +28,7 @@ func (a *app) verify() *cli.Command {
 // ordersFlags say where the compiled-in pipeline reads and writes.
 func ordersFlags() []cli.Flag {
 	return []cli.Flag{
-		&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers"},
+		&cli.StringSliceFlag{Name: "brokers", EnvVars: []string{"UNISINK_BROKERS"}, Value: cli.NewStringSlice("127.0.0.1:9092"), Usage: "`ADDRESS` of Kafka brokers; several times or comma-separated"},
 		&cli.StringFlag{Name: "from", Value: "orders", Usage: "`TOPIC` to read"},
 		&cli.StringFlag{Name: "to", Value: "order-totals", Usage: "`TOPIC` to write"},
 		&cli.StringFlag{Name: "dir", Value: "order-totals", Usage: "`DIR` to write"},
@@ -113,7 +115,22 @@ func caseRows(r verify.Report) [][]string {
 func (a *app) showReport(c *cli.Context, v any, r verify.Report) error {
 	defer a.noteAside(c, r)
 	defer a.noteForeign(c, r)
+	defer a.noteCompared(c, r)
 	return a.show(c, v, func() [][]string { return reportRows(r) }, func() [][]string { return caseRows(r) })
+}
+
+// noteCompared says how much was held against each other: a verdict on nothing says nothing.
+func (a *app) noteCompared(c *cli.Context, r verify.Report) {
+	switch {
+	case r.Verdict != verify.Clean || r.Compared > 0:
+		a.note(c, fmt.Sprintf("Compared: %s of the source with %s in the sinks.", plural.Of(r.Records, "record"), plural.Of(r.Compared, "record")))
+	case r.Records > 0:
+		a.note(c, fmt.Sprintf("Warning: the sinks hold no record, so none was compared. By the last proven epoch none of the %s of the source had to be in a sink:\n"+
+			"they are filtered or skipped, or their windows have not fired.", plural.Of(r.Records, "record")))
+	default:
+		a.note(c, "Warning: nothing was there to compare. Up to the last proven epoch the source has no record, and the sinks hold none;\n"+
+			"\"clean\" says no more than that. Is it the right source, and has the pipeline run?")
+	}
 }
 
 // noteForeign says where records come from that no epoch of the pipeline has written.
@@ -126,13 +143,13 @@ func (a *app) noteForeign(c *cli.Context, r verify.Report) {
 	}
 	if foreign > 0 {
 		a.note(c, fmt.Sprintf("%s of epochs that this pipeline has not decided: another pipeline, or one of another group, has written to the\n"+
-			"same place. Give each pipeline sinks of its own.", count(foreign, "record")))
+			"same place. Give each pipeline sinks of its own.", plural.Of(foreign, "record")))
 	}
 }
 
 // noteAside says what was left out because of a rewind.
 func (a *app) noteAside(c *cli.Context, r verify.Report) {
 	if r.SupersededEpochs > 0 {
-		a.note(c, fmt.Sprintf("%s of %s are left out: a rewind put them aside, and they stay in the sinks.", count(r.Superseded, "record"), count(r.SupersededEpochs, "epoch")))
+		a.note(c, fmt.Sprintf("%s of %s are left out: a rewind put them aside, and they stay in the sinks.", plural.Of(r.Superseded, "record"), plural.Of(r.SupersededEpochs, "epoch")))
 	}
 }

@@ -24,6 +24,7 @@ func isFile(arg string) bool { return strings.ContainsAny(arg, "./"+string(os.Pa
 type fileReport struct {
 	Verdict  verify.Verdict `json:"verdict"`
 	Records  int            `json:"records"`
+	Compared int            `json:"compared"`
 	Passed   int            `json:"passed"`
 	Filtered int            `json:"filtered"`
 	Skipped  int            `json:"skipped"`
@@ -36,9 +37,7 @@ type fileReport struct {
 	// Different is there, and is not what it must be.
 	Different      []fileCase `json:"different"`
 	Undeterminable []fileCase `json:"undeterminable"`
-	// Superseded records of so many epochs were left out: a rewind put them aside.
-	Superseded       int `json:"superseded"`
-	SupersededEpochs int `json:"superseded_epochs"`
+	verify.Aside
 }
 
 type fileCase struct {
@@ -57,10 +56,10 @@ func newFileReport(r verify.Report) fileReport {
 		return out
 	}
 	return fileReport{
-		Verdict: r.Verdict, Records: r.Records, Passed: r.Passed, Filtered: r.Filtered, Skipped: r.Skipped, Late: r.Late, Dead: r.Dead,
+		Verdict: r.Verdict, Records: r.Records, Compared: r.Compared, Passed: r.Passed, Filtered: r.Filtered, Skipped: r.Skipped, Late: r.Late, Dead: r.Dead,
 		Windows: r.Windows, Open: r.Open,
 		Missing: cases(r.Missing), Doubled: cases(r.Doubled), Different: cases(r.Different), Undeterminable: cases(r.Undeterminable),
-		Superseded: r.Superseded, SupersededEpochs: r.SupersededEpochs,
+		Aside: r.Aside,
 	}
 }
 
@@ -98,6 +97,7 @@ func (a *app) verifyFile(c *cli.Context, file string) error {
 	if err != nil {
 		return err
 	}
+	a.noteCompared(c, report)
 	a.noteAside(c, report)
 	verdict := verdictCode(report)
 	if verdict == nil {

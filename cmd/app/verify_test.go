@@ -167,7 +167,7 @@ func (s *shop) verify(to, dir string) verdict {
 	if err := json.Unmarshal([]byte(out), &keys); err != nil {
 		s.t.Fatalf("exit code %d, %v: %s%s", code, err, out, errs)
 	}
-	want := []string{"different", "doubled", "missing", "records", "undeterminable", "verdict", "windows"}
+	want := []string{"compared", "different", "doubled", "missing", "records", "undeterminable", "verdict", "windows"}
 	if got := slices.Sorted(maps.Keys(keys)); !slices.Equal(got, want) {
 		s.t.Errorf("keys are %v", got)
 	}

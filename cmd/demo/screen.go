@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unisink/unisink/internal/plural"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -118,7 +119,7 @@ func (v view) lag() string {
 	if lag < 0 {
 		return "unknown"
 	}
-	return fmt.Sprintf("%d records", lag)
+	return plural.Of(lag, "record")
 }
 
 func (v view) newest() string {
@@ -130,8 +131,8 @@ func (v view) newest() string {
 }
 
 func (v view) line(at time.Duration) string {
-	return fmt.Sprintf("%5.1f s  leader %-2s  term %d  epoch %-6s  in doubt %d undecided, %d not proven  lag %s  %d orders  %s",
-		at.Seconds(), dash(v.leader), v.term, v.newest(), v.scope.GetRoundsOpen(), v.scope.GetUnfinished(), v.lag(), v.orders, v.phase)
+	return fmt.Sprintf("%5.1f s  leader %-2s  term %d  epoch %-6s  in doubt %d undecided, %d not proven  lag %s  %s  %s",
+		at.Seconds(), dash(v.leader), v.term, v.newest(), v.scope.GetRoundsOpen(), v.scope.GetUnfinished(), v.lag(), plural.Of(v.orders, "order"), v.phase)
 }
 
 func dash(s string) string {
@@ -147,7 +148,7 @@ func (v view) page(text string, epoch, at time.Duration) []string {
 		"  " + text,
 		"",
 		fmt.Sprintf("  coordinator  %s   term %d", strings.Join(v.nodes, " · "), v.term),
-		fmt.Sprintf("  pipeline     process %d %s · generation %d · lag %s · %d orders written", v.runs, v.worker, v.scope.GetGeneration(), v.lag(), v.orders),
+		fmt.Sprintf("  pipeline     process %d %s · generation %d · lag %s · %s written", v.runs, v.worker, v.scope.GetGeneration(), v.lag(), plural.Of(v.orders, "order")),
 		fmt.Sprintf("  in doubt     %d undecided, %d decided and not proven", v.scope.GetRoundsOpen(), v.scope.GetUnfinished()),
 		fmt.Sprintf("  now          %s", v.phase),
 		"",

@@ -21,9 +21,22 @@ type Adapter struct {
 	// Places names what a source reads or a sink writes to, for people: "topic orders at k1:9092". A sink
 	// that shares one with the source is a cycle, and with another sink a mistake. Nil: not known.
 	Places func(e Env, source bool, s Settings) []string
+	// Shares says of the sinks a and b, a before b, whether what an epoch writes to both is one branch, from what is
+	// written alone: nothing is connected to, and no reference is looked up. Nil: each sink has its own.
+	Shares func(a, b Settings) Sharing
 	// SourceSchema, SinkSchema and StoreSchema are JSON schemas (draft 2020-12, objects) of the settings; empty: anything.
 	SourceSchema, SinkSchema, StoreSchema string
 }
+
+// Sharing says whether two sinks share their branches.
+type Sharing uint8
+
+// What can be known of it before anything is connected to.
+const (
+	OwnBranch    Sharing = iota // each has its own
+	SharedBranch                // one for both
+	MayShare                    // one for both if what they refer to turns out to be one
+)
 
 // Env is what adapters get to know of the process.
 type Env struct {

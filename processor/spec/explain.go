@@ -10,13 +10,13 @@ import (
 
 // Explain tells people what a document does: what is read, what becomes of each record, where the results
 // go. Settings are shown as they are written, secrets as what names them. Nothing is opened, and no environment
-// variable is read. The error is [Mistakes].
-func Explain(d *Document) (string, error) {
+// variable is read. The adapters say which sinks share a branch; one that is missing says nothing. The error is [Mistakes].
+func Explain(d *Document, adapters []Adapter) (string, error) {
 	p, fingerprint, err := described(d)
 	if err != nil {
 		return "", err
 	}
-	x := &explainer{plan: p}
+	x := &explainer{plan: p, adapters: adapters}
 	x.line(0, "pipeline %s", d.Pipeline.Value)
 	x.row("fingerprint", "%s", fingerprint)
 	x.row("epoch", "%s", d.Epoch)
@@ -76,8 +76,9 @@ func (p *plan) fingerprint() (string, error) {
 }
 
 type explainer struct {
-	plan *plan
-	b    strings.Builder
+	plan     *plan
+	adapters []Adapter
+	b        strings.Builder
 }
 
 func (x *explainer) line(indent int, format string, args ...any) {
@@ -200,9 +201,12 @@ func (x *explainer) sinks() {
 	p, d := x.plan, x.plan.doc
 	x.line(0, "")
 	x.line(0, "sinks, all in one decision")
-	for _, i := range p.sinkOrder() {
+	order := p.sinkOrder()
+	carries := make([]bool, len(order)) // a branch of its own
+	for at, i := range order {
 		s, o := &d.Sinks[i], p.outputs[i]
 		x.row(s.Name.Value, "%s: %s %s", d.Use(i), s.Kind.Value, s.Settings.Show())
+		carries[at] = x.branch(order[:at], carries, s)
 		if o.key != nil {
 			x.line(2, "key = %s", how(o.key))
 		}
@@ -213,4 +217,40 @@ func (x *explainer) sinks() {
 			x.line(2, "%s = %s", f.name, how(f.expr))
 		}
 	}
+}
+
+// branch says of a sink whose branch its records go into, if that may be another's, and reports whether it has one of its own.
+func (x *explainer) branch(before []int, carries []bool, s *Sink) bool {
+	shares := x.shares(s.Kind.Value)
+	if shares == nil {
+		return true
+	}
+	var perhaps []string
+	for at, i := range before {
+		first := &x.plan.doc.Sinks[i]
+		if first.Kind.Value != s.Kind.Value || !carries[at] {
+			continue
+		}
+		switch shares(first.Settings, s.Settings) {
+		case SharedBranch:
+			x.line(2, "shares the branch of %s: what an epoch writes to one place is one transaction there", first.Name.Value)
+			return false
+		case MayShare:
+			perhaps = append(perhaps, first.Name.Value)
+		case OwnBranch:
+		}
+	}
+	if len(perhaps) > 0 {
+		x.line(2, "shares the branch of %s if it leads to the same place, which shows when it runs; else it has its own", strings.Join(perhaps, " or "))
+	}
+	return true
+}
+
+func (x *explainer) shares(kind string) func(a, b Settings) Sharing {
+	for i := range x.adapters {
+		if x.adapters[i].Kind == kind {
+			return x.adapters[i].Shares
+		}
+	}
+	return nil
 }

@@ -54,7 +54,7 @@ func TestExplainTellsWhatHappens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown, err := spec.Explain(d)
+		shown, err := spec.Explain(d, newWorld().adapters())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestTheFingerprintIsOfTheMeaning(t *testing.T) {
 		t.Fatal(err)
 	}
 	of := func(text string) string {
-		shown, err := spec.Explain(parsed(t, "x.yaml", []byte(text)))
+		shown, err := spec.Explain(parsed(t, "x.yaml", []byte(text)), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestTheFingerprintExplainedIsThePipelines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := spec.Explain(d)
+	shown, err := spec.Explain(d, newWorld().adapters())
 	if alone, err := spec.Fingerprint(d); err != nil || alone != p.Fingerprint() {
 		t.Errorf("alone it is %s, %v", alone, err)
 	}

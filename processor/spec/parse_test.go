@@ -245,7 +245,7 @@ func FuzzParse(f *testing.F) {
 		case err == nil && d == nil:
 			t.Fatal("neither a document nor a mistake")
 		case err == nil:
-			if _, err := spec.Explain(d); err != nil && !errors.As(err, &m) {
+			if _, err := spec.Explain(d, newWorld().adapters()); err != nil && !errors.As(err, &m) {
 				t.Fatalf("Explain: not Mistakes: %v", err)
 			}
 		case !errors.As(err, &m) || len(m) == 0:

@@ -56,6 +56,15 @@ func (w *world) adapters() []spec.Adapter {
 			}
 			return []string{"topic " + m.Topic}
 		},
+		Shares: func(a, b spec.Settings) spec.Sharing {
+			switch {
+			case a.Same(b, "store"):
+				return spec.SharedBranch
+			case strings.Contains(a.Show(), "store:") && strings.Contains(b.Show(), "store:"):
+				return spec.MayShare
+			}
+			return spec.OwnBranch
+		},
 		SourceSchema: spec.SchemaOf(memSettings{}), SinkSchema: spec.SchemaOf(memSettings{}),
 	}}
 }

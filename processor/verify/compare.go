@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/verify/fold"
 )
 
@@ -83,6 +84,7 @@ func (c *comparison) read(ctx context.Context, t *Target) error {
 		if c.e.beyond(t.Name, &o) {
 			return nil
 		}
+		c.e.report.Compared++
 		if at := (Epoch{o.Generation, o.N}); at.known() {
 			in.epochs[at] = true
 		}
@@ -274,7 +276,7 @@ func (c *comparison) judge(w *want, id windowID, f *Found, o *Output) judgement 
 		return judgement{fit: fits}
 	}
 	if n := c.countOf(f); n >= 0 && (n < int64(w.total.N) || n > int64(w.most()+len(after))) {
-		return judgement{fitsNot, fmt.Sprintf("it counts %d records, and must count from %d to %d", n, w.total.N, w.most())}
+		return judgement{fitsNot, fmt.Sprintf("it counts %s, and must count from %d to %d", plural.Of(n, "record"), w.total.N, w.most())}
 	}
 	if w.more > 0 || len(after) > 0 || c.anyOf(w, id, f) {
 		return judgement{fitsPerhaps, mayBeLate}

@@ -94,6 +94,7 @@ func (e *evaluator) readSide(ctx context.Context, c *Copies) (*side, error) {
 		if e.beyond(c.Name, &o) {
 			return nil
 		}
+		e.report.Compared++
 		r := &stream.Record{Key: o.Key, Value: o.Value, Headers: o.Headers, Time: o.Time}
 		form := c.digest(r, c.Time)
 		var x *held

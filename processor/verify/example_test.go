@@ -28,5 +28,5 @@ func Example() {
 	}
 	text, _ := json.Marshal(report)
 	fmt.Println(string(text))
-	// Output: {"verdict":"broken","records":3,"windows":2,"missing":[{"sink":"topic","key":"bob","window":"1970-01-01T00:00:00.000Z/1970-01-01T00:00:01.000Z"}],"doubled":[],"different":[],"undeterminable":[]}
+	// Output: {"verdict":"broken","records":3,"compared":1,"windows":2,"missing":[{"sink":"topic","key":"bob","window":"1970-01-01T00:00:00.000Z/1970-01-01T00:00:01.000Z"}],"doubled":[],"different":[],"undeterminable":[]}
 }

@@ -3,6 +3,8 @@ package verify
 import (
 	"fmt"
 	"slices"
+
+	"github.com/unisink/unisink/internal/plural"
 )
 
 // finish judges the early results, now that it is known whether the pipeline was drained, and says what is
@@ -98,7 +100,7 @@ func (c *comparison) unsureSession(in *contents, id windowID, w *want, any bool)
 	}
 	sum := in.within[id]
 	if any && c.counts >= 0 && (sum > int64(w.total.N) || sum < int64(w.total.N) && e.late != nil && e.due(w.end) == mustFire) {
-		c.different(c.label(in, id, w.end, fmt.Sprintf("its parts count %d records together, and must count %d", sum, w.total.N)))
+		c.different(c.label(in, id, w.end, fmt.Sprintf("its parts count %s together, and must count %d", plural.Of(sum, "record"), w.total.N)))
 		return
 	}
 	e.undeterminable(c.label(in, id, w.end, w.unsure))
@@ -123,7 +125,7 @@ func (c *comparison) revisions(in *contents, id windowID, w *want, g *given) boo
 		most++
 	}
 	if g.n > max(1, most) {
-		e.report.Doubled = append(e.report.Doubled, c.label(in, id, w.end, fmt.Sprintf("it has %d results, and its records explain at most %d", g.n, max(1, most))))
+		e.report.Doubled = append(e.report.Doubled, c.label(in, id, w.end, fmt.Sprintf("it has %s, and its records explain at most %d", plural.Of(g.n, "result"), max(1, most))))
 		return false
 	}
 	if len(g.counts) > 0 && !slices.Contains(g.counts, -1) {
@@ -131,15 +133,15 @@ func (c *comparison) revisions(in *contents, id windowID, w *want, g *given) boo
 		for i := 1; i < len(g.counts); i++ {
 			switch step := g.counts[i] - g.counts[i-1]; {
 			case step == 0:
-				e.report.Doubled = append(e.report.Doubled, c.label(in, id, w.end, fmt.Sprintf("two of its results count %d records", g.counts[i])))
+				e.report.Doubled = append(e.report.Doubled, c.label(in, id, w.end, fmt.Sprintf("two of its results count %s", plural.Of(g.counts[i], "record"))))
 				return false
 			case step > 1:
-				e.report.Missing = append(e.report.Missing, c.label(in, id, w.end, fmt.Sprintf("an update is not there: its results count %d records and then %d", g.counts[i-1], g.counts[i])))
+				e.report.Missing = append(e.report.Missing, c.label(in, id, w.end, fmt.Sprintf("an update is not there: its results count %s and then %d", plural.Of(g.counts[i-1], "record"), g.counts[i])))
 				return false
 			}
 		}
 		if g.counts[0] < int64(w.before) {
-			c.different(c.label(in, id, w.end, fmt.Sprintf("its first result counts %d records, and %d had come for certain", g.counts[0], w.before)))
+			c.different(c.label(in, id, w.end, fmt.Sprintf("its first result counts %s, and %d had come for certain", plural.Of(g.counts[0], "record"), w.before)))
 			return false
 		}
 		if g.told {
@@ -147,7 +149,7 @@ func (c *comparison) revisions(in *contents, id windowID, w *want, g *given) boo
 		}
 	}
 	if e.ordered() && g.n != max(1, most) {
-		e.report.Missing = append(e.report.Missing, c.label(in, id, w.end, fmt.Sprintf("it has %d results, and must have %d", g.n, max(1, most))))
+		e.report.Missing = append(e.report.Missing, c.label(in, id, w.end, fmt.Sprintf("it has %s, and must have %d", plural.Of(g.n, "result"), max(1, most))))
 		return false
 	}
 	if !e.ordered() && afterwards > 0 && g.judged.fit == fits {

@@ -32,20 +32,26 @@ type Case struct {
 	Foreign bool `json:"-"`
 }
 
+// Aside counts the records in sinks that were left out because a rewind put their epochs aside.
+type Aside struct {
+	Superseded       int `json:"superseded"`
+	SupersededEpochs int `json:"superseded_epochs"`
+}
+
 // Report is what Run found.
 type Report struct {
 	Verdict Verdict `json:"verdict"`
 	// Records of the source up to the cut.
 	Records int `json:"records"`
+	// Compared counts the records of the sinks that were held against them: those of epochs that are judged.
+	Compared int `json:"compared"`
 	// Windows counts the windows, by key, that have fired and of which every sink must hold a result.
 	Windows        int    `json:"windows"`
 	Missing        []Case `json:"missing"`
 	Doubled        []Case `json:"doubled"`
 	Different      []Case `json:"different"`
 	Undeterminable []Case `json:"undeterminable"`
-	// Superseded counts the records in sinks that were left out because a rewind put their epochs aside.
-	Superseded       int `json:"-"`
-	SupersededEpochs int `json:"-"`
+	Aside          `json:"-"`
 
 	// Filtered, Late, Skipped, Dead and Passed records are in no window; Open windows have not fired.
 	Filtered, Late, Skipped, Dead, Passed int `json:"-"`

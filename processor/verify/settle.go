@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/unisink/unisink/internal/plural"
 	"github.com/unisink/unisink/processor/verify/fold"
 )
 
@@ -45,7 +46,7 @@ func (e *evaluator) leftOver(s *side, key string, x *held) {
 	switch {
 	case x.taken >= x.n:
 	case x.taken > 0:
-		e.report.Doubled = append(e.report.Doubled, Case{Sink: s.c.Name, Key: key, Why: fmt.Sprintf("it is there %d times, and must be %d times, first at %s", x.n, x.taken, x.place)})
+		e.report.Doubled = append(e.report.Doubled, Case{Sink: s.c.Name, Key: key, Why: fmt.Sprintf("it is there %s, and must be %s, first at %s", plural.Of(x.n, "time"), plural.Of(x.taken, "time"), x.place)})
 	case x.why != "":
 		e.report.Different = append(e.report.Different, Case{Sink: s.c.Name, Key: key, Why: x.why + ", and is there, at " + x.place})
 	default:

@@ -137,7 +137,7 @@ func TestAReportIsThisJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"verdict":"broken","records":8,"windows":5,"missing":[{"sink":"files","key":"ada","window":"1970-01-01T00:00:00.000Z/1970-01-01T00:00:01.000Z"}],"doubled":[],"different":[],"undeterminable":[]}`
+	want := `{"verdict":"broken","records":8,"compared":4,"windows":5,"missing":[{"sink":"files","key":"ada","window":"1970-01-01T00:00:00.000Z/1970-01-01T00:00:01.000Z"}],"doubled":[],"different":[],"undeterminable":[]}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -2,6 +2,7 @@ package form
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -38,6 +39,29 @@ func (s Settings) Show() string {
 		return ""
 	}
 	return s.node.show()
+}
+
+// Same reports whether a setting of one name is written in the same way in both, and is there.
+func (s Settings) Same(o Settings, name string) bool {
+	here, there := s.written(name), o.written(name)
+	return here != nil && there != nil && here.same(there)
+}
+
+func (s Settings) written(name string) *Node {
+	if s.node == nil {
+		return nil
+	}
+	for i, k := range s.node.Keys {
+		if k.Value == name {
+			return s.node.Items[i]
+		}
+	}
+	return nil
+}
+
+func (n *Node) same(o *Node) bool {
+	byValue := func(a, b *Node) bool { return a.Value == b.Value }
+	return n.Kind == o.Kind && n.Value == o.Value && slices.EqualFunc(n.Keys, o.Keys, byValue) && slices.EqualFunc(n.Items, o.Items, (*Node).same)
 }
 
 func (n *Node) show() string {
