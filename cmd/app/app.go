@@ -91,7 +91,10 @@ func Main(ctx context.Context, args []string, opts ...Option) int {
 	plainHelp()
 	a.name = nameOf(args)
 	root := a.root()
-	args, err := normalise(root, args)
+	err := checkText(args)
+	if err == nil {
+		args, err = normalise(root, args)
+	}
 	if err == nil {
 		err = root.RunContext(ctx, args)
 	}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/urfave/cli/v2"
 )
@@ -101,6 +102,16 @@ func find(commands []*cli.Command, name string) *cli.Command {
 	for _, c := range commands {
 		if c.HasName(name) {
 			return c
+		}
+	}
+	return nil
+}
+
+// checkText refuses what no message can carry, and no log show, in the words of a person and not of the wire.
+func checkText(args []string) error {
+	for _, a := range args {
+		if !utf8.ValidString(a) {
+			return usagef("the argument %q is no UTF-8 text; type it in a terminal that writes UTF-8", a)
 		}
 	}
 	return nil

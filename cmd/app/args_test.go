@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"testing"
@@ -81,4 +82,12 @@ func FuzzNormaliseLosesNoArgument(f *testing.F) {
 			t.Fatalf("%q became %q, then %q, %v", args, got, again, err)
 		}
 	})
+}
+
+func TestAnArgumentThatIsNoTextIsRefusedInWords(t *testing.T) {
+	var out, told bytes.Buffer
+	code := Main(t.Context(), []string{"unisink", "txn", "abort", "x", "--why", "\xff\x1b"}, WithOutput(&out, &told))
+	if want := "unisink: the argument \"\\xff\\x1b\" is no UTF-8 text; type it in a terminal that writes UTF-8\n"; code != int(CodeUsage) || told.String() != want || out.Len() > 0 {
+		t.Errorf("exit code %d, %q, want %q", code, told.String(), want)
+	}
 }

@@ -21,10 +21,10 @@ func (g *Guard) HTTP(open []string, next http.Handler) http.Handler {
 			sees := slices.ContainsFunc(id.grants, func(x grant) bool { return x.role.holds(viewer) })
 			switch {
 			case id.distrust != nil:
-				http.Error(w, fmt.Sprintf("%s may not see %s any more: %v", id.title(), r.URL.Path, id.distrust), http.StatusForbidden)
+				http.Error(w, fmt.Sprintf("%s may not see %s any more: %v", id.title(), r.URL.EscapedPath(), id.distrust), http.StatusForbidden)
 				return
 			case !sees:
-				http.Error(w, fmt.Sprintf("%s may not see %s, which takes the role viewer, and has %s", id.title(), r.URL.Path, id.has()), http.StatusForbidden)
+				http.Error(w, fmt.Sprintf("%s may not see %s, which takes the role viewer, and has %s", id.title(), r.URL.EscapedPath(), id.has()), http.StatusForbidden)
 				return
 			}
 		}

@@ -3,6 +3,7 @@ package resolver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -185,11 +186,19 @@ func (l *lane) describe(ctx context.Context) bool {
 			return false
 		}
 		wait := t.failed(err)
+		log := l.r.log.WarnContext
+		if forPeople(err) {
+			log = l.r.log.ErrorContext // a person must act; the others go on
+			err = fmt.Errorf("%w; mend it there, or give this resolver other settings and start it again", err)
+		}
 		l.mu.Lock()
 		l.said.trouble = err.Error()
 		text := l.said.text
+		if l.alias != "" {
+			text = l.alias + ": " + text
+		}
 		l.mu.Unlock()
-		l.r.log.WarnContext(ctx, "resource not reached, trying again", obs.Resource(text), obs.Attempt(t.failures), obs.Next(wait), obs.Err(err))
+		log(ctx, "resource not reached, trying again", obs.Resource(text), obs.Attempt(t.failures), obs.Next(wait), obs.Err(err))
 		if !route.Sleep(ctx, wait) {
 			return false
 		}
