@@ -45,6 +45,9 @@ func (a *app) runResolver(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if d := c.Duration("sweep-interval"); d > 0 && d < time.Second {
+		return usagef("--sweep-interval %s is too short: each listing asks the resource and the coordinator; a second is the least, 1m is usual", d)
+	}
 	log, err := a.logger(c)
 	if err != nil {
 		return err

@@ -70,6 +70,9 @@ func (r *resolution) Report(_ context.Context, req *unisinkv1.ReportRequest) (*u
 	if req.GetResolver() == "" {
 		return nil, invalid("a report needs the resolver's name")
 	}
+	if n := len(req.GetResolver()); n > ledger.MaxInstance || len(req.GetVersion()) > ledger.MaxInstance {
+		return nil, invalid("the names of a resolver and of its version may have %d bytes, not %d", ledger.MaxInstance, max(n, len(req.GetVersion())))
+	}
 	if !r.reports.add(req, time.Now()) {
 		return nil, busy("%d resolvers report already, and one more is not shown; what it finishes counts all the same", mostResolvers)
 	}

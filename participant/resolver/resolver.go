@@ -34,7 +34,7 @@ type Resource struct {
 type Config struct {
 	Client    *participant.Client
 	Resources []Resource
-	// Name of this resolver in reports; default host name and process id. Two have two names.
+	// Name of this resolver in reports, at most 128 bytes; default host name and process id. Two have two names.
 	Name string
 	// Version of the program, for reports.
 	Version string
@@ -51,6 +51,9 @@ type Config struct {
 	ReportEvery time.Duration
 	Logger      *slog.Logger // default: discard
 }
+
+// longestName is what the coordinator takes, bytes.
+const longestName = 128
 
 // Resolver is made by New and runs once.
 type Resolver struct {
@@ -71,6 +74,9 @@ func New(c Config) (*Resolver, error) {
 	}
 	if len(c.Resources) == 0 {
 		bad = append(bad, errors.New("no resource is given, so there is nothing that it could finish"))
+	}
+	if n := len(c.Name); n > longestName {
+		bad = append(bad, fmt.Errorf("the name has %d bytes, at most %d are allowed", n, longestName))
 	}
 	for i, r := range c.Resources {
 		if r.Finisher == nil {
