@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 	"github.com/unisink/unisink/tests/jepsen-style/check"
@@ -15,9 +16,9 @@ import (
 
 // read takes what the ledger and the stores hold at the end.
 func (w *world) read(ctx context.Context) {
+	w.readDebts(ctx)
 	for _, pl := range w.plan.pipelines {
 		w.readEpochs(ctx, pl.name)
-		// A debt stays until somebody sweeps: what it is for is seen in the stores.
 		if st := w.status(ctx, pl.name); st.GetUnfinished() > 0 || st.GetOpen() {
 			w.hist.Add(check.Event{Who: "ledger", Kind: check.Held, Store: "ledger", Handle: fmt.Sprintf(
 				"%s: %d unfinished, open %t", pl.name, st.GetUnfinished(), st.GetOpen())})
@@ -38,8 +39,45 @@ func (w *world) read(ctx context.Context) {
 
 func (w *world) held(store *participanttest.Store) {
 	for _, name := range store.Prepared() {
-		w.hist.Add(check.Event{Who: "run", Kind: check.Held, Store: "store", Handle: name})
+		b, err := participant.ParseBranchName(name)
+		if err != nil {
+			w.complain("a store holds %q: %v", name, err)
+			continue
+		}
+		w.leftBehind("store", b)
 	}
+}
+
+// debt is what the sweep of a generation owes in one resource.
+type debt struct {
+	scope, member, resource string
+	generation              uint64
+}
+
+// readDebts asks for the debts that stand. A pipeline whose last generation died while it was being stopped is stopped
+// with its debts: its members pay them when it is started again, or a resolver does, and here is neither.
+func (w *world) readDebts(ctx context.Context) {
+	var r *unisinkv1.ListDutiesResponse
+	err := w.patiently(ctx, time.Minute, func(ctx context.Context) (err error) {
+		r, err = w.operator.Resolution().ListDuties(ctx, &unisinkv1.ListDutiesRequest{})
+		return err
+	})
+	if err != nil {
+		w.complain("list the debts: %v", err)
+	}
+	w.owed = map[debt]bool{}
+	for _, s := range r.GetSweeps() {
+		w.owed[debt{fmt.Sprintf("%s/%d", s.GetScope().GetPipeline(), s.GetScope().GetShard()), s.GetMember(), s.GetResource(), s.GetGeneration()}] = true
+	}
+}
+
+// leftBehind puts into the history what a store holds prepared at the end, unless the ledger says that it is still to be swept.
+func (w *world) leftBehind(store string, b participant.BranchName) {
+	if b.Txn == "" && w.owed[debt{b.Scope(), b.Member, b.Resource, b.Generation}] {
+		w.say("run", "%s holds %s, which is still to be swept", store, b)
+		return
+	}
+	w.hist.Add(check.Event{Who: "run", Kind: check.Held, Store: store, Handle: b.String()})
 }
 
 func (w *world) readEpochs(ctx context.Context, pipeline string) {

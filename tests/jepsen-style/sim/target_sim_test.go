@@ -198,7 +198,7 @@ func (w *world) committed(store string, b participant.BranchName, handle string,
 func (w *world) listed(ctx context.Context, store string, r participant.Resource) error {
 	left, err := r.List(ctx, participant.Namespace{Name: namespace, Incarnation: 1})
 	for _, x := range left {
-		w.hist.Add(check.Event{Who: "run", Kind: check.Held, Store: store, Handle: x.Name.String()})
+		w.leftBehind(store, x.Name)
 	}
 	if err != nil {
 		return fmt.Errorf("list %s: %w", store, err)

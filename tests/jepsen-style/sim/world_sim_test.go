@@ -36,6 +36,7 @@ type world struct {
 	kafka    *broker // nil where no member needs it
 	operator *participant.Client
 	calm     chan struct{} // closed when faults are to end
+	owed     map[debt]bool // at the end
 	undoing  sync.WaitGroup
 
 	mu         sync.Mutex // guards the rest
