@@ -18,7 +18,7 @@ func (r *TwoPhaseResource[T]) kept(ctx context.Context, o Opening) error {
 	if o.Held == 0 || mutant.On("twophase/lost-journal-is-told") {
 		return nil
 	}
-	have, err := r.fence(ctx, fenceKey(o.Namespace, o.Scope, o.Member, o.Resource))
+	have, err := r.everHeld(ctx, o)
 	if err == nil && have < o.Held {
 		err = fmt.Errorf("%s: %w", r.lost(o.Held), ErrMisconfigured)
 	}
@@ -89,6 +89,28 @@ func (r *TwoPhaseResource[T]) everOpened(ctx context.Context) error {
 		err = fmt.Errorf("%s is empty, and nobody has opened it for anything: it is not the one in which things were begun; put that back: %w", r.journal(), ErrMisconfigured)
 	}
 	return err
+}
+
+// everHeld is the highest fence of a holder, under whatever incarnation of the namespace: restoring a backup of the ledger
+// makes a new one, and the journal stays what it is. 0: there is none.
+func (r *TwoPhaseResource[T]) everHeld(ctx context.Context, o Opening) (highest uint64, err error) {
+	found, err := r.c.Journal.Entries(ctx, fencePrefix)
+	if err != nil {
+		return 0, fmt.Errorf("read the fences: %w", err)
+	}
+	for key, data := range found {
+		text, _, _ := strings.Cut(strings.TrimPrefix(key, fencePrefix), "/")
+		ns, err := ParseNamespace(text)
+		if err != nil || ns.Name != o.Namespace.Name || key != fenceKey(ns, o.Scope, o.Member, o.Resource) {
+			continue // another holder's
+		}
+		have, err := readFence(data)
+		if err != nil {
+			return 0, err
+		}
+		highest = max(highest, have)
+	}
+	return highest, nil
 }
 
 // fence reads one holder's; 0: there is none.

@@ -184,3 +184,20 @@ func TestAJournalThatAPersonLetsGoIsMadeAnew(t *testing.T) {
 		t.Errorf("readers see %q", got)
 	}
 }
+
+// A backup of the ledger was restored: the namespace has a new incarnation, and the journal is what it was.
+func TestAJournalOfBeforeABackupWasRestoredIsNotTakenForALostOne(t *testing.T) {
+	d, path := newDesk(), filepath.Join(t.TempDir(), "journal")
+	openDesk(t, twoPhase(t, d, path), 7)
+	o := participant.Opening{Namespace: under(1, 1).Namespace, Scope: "p/0", Member: "m", Resource: "desk", Generation: 1000, Held: 7}
+	o.Namespace.Incarnation = 2
+	other := o
+	other.Member = "m2"
+	gone(t, "open by one who was never there", twoPhase(t, d, path).Open(t.Context(), other), participant.ErrMisconfigured)
+	other = o
+	other.Namespace.Name = "another"
+	gone(t, "open in another namespace", twoPhase(t, d, path).Open(t.Context(), other), participant.ErrMisconfigured)
+	if err := twoPhase(t, d, path).Open(t.Context(), o); err != nil {
+		t.Errorf("open: %v", err)
+	}
+}
