@@ -158,6 +158,20 @@ func TestWhoHasNoRoleForACallIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
 	}
 }
 
+// A newer client asks a node that is not upgraded yet for something that it does not know, and is told just that: "nobody
+// may" would send people to look for a role.
+func TestAMethodOfANewerVersionIsUnimplementedAndNotForbidden(t *testing.T) {
+	client, ours := certificates(t)
+	client.Certificates = ours.Certificates
+	conn := edge(t, ours, client)
+	for _, method := range []string{"/unisink.v1.Cluster/Unheard", "/unisink.v2.Cluster/Status"} {
+		err := conn.Invoke(t.Context(), method, &unisinkv1.StatusRequest{}, &unisinkv1.StatusResponse{})
+		if status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v", method, err)
+		}
+	}
+}
+
 // certificates are the two sides of a connection; that of the server is for clients too, and the authority of both.
 func certificates(t *testing.T) (client, server *tls.Config) {
 	t.Helper()
