@@ -226,6 +226,10 @@ func (w *world) applyPipeline(ctx context.Context, s strike, name string) {
 	if s.kind != "rewind pipeline" || !closed || len(points) == 0 {
 		return
 	}
+	// Of two rewinds at once the answers may come in another order than the log has them, and nobody could tell which
+	// was the last.
+	w.rewinding <- struct{}{}
+	defer func() { <-w.rewinding }()
 	to := points[max(0, len(points)-1-s.n)].GetEpoch()
 	meta := w.operator.NewMeta()
 	err := w.patiently(ctx, time.Minute, func(ctx context.Context) error {

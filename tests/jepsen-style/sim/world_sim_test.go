@@ -24,20 +24,21 @@ import (
 
 // world is one run.
 type world struct {
-	t        *testing.T
-	plan     plan
-	hist     *check.History
-	nodes    *nodes
-	watch    *watchers
-	seats    []*seat
-	hands    []*hand
-	accounts map[string]*participanttest.Store
-	rounds   *rounds
-	kafka    *broker // nil where no member needs it
-	operator *participant.Client
-	calm     chan struct{} // closed when faults are to end
-	owed     map[debt]bool // at the end
-	undoing  sync.WaitGroup
+	t         *testing.T
+	plan      plan
+	hist      *check.History
+	nodes     *nodes
+	watch     *watchers
+	seats     []*seat
+	hands     []*hand
+	accounts  map[string]*participanttest.Store
+	rounds    *rounds
+	kafka     *broker // nil where no member needs it
+	operator  *participant.Client
+	calm      chan struct{} // closed when faults are to end
+	rewinding chan struct{} // capacity 1: held while a pipeline is set back
+	owed      map[debt]bool // at the end
+	undoing   sync.WaitGroup
 
 	mu         sync.Mutex // guards the rest
 	rnd        *rand.Rand
@@ -59,7 +60,7 @@ func newWorld(t *testing.T, p plan) *world {
 	start := time.Now()
 	w := &world{
 		t: t, plan: p, hist: check.NewHistory(func() time.Duration { return time.Since(start) }), rounds: newRounds(),
-		accounts: map[string]*participanttest.Store{}, calm: make(chan struct{}), rnd: rand.New(rand.NewPCG(p.seed, 2)),
+		accounts: map[string]*participanttest.Store{}, calm: make(chan struct{}), rewinding: make(chan struct{}, 1), rnd: rand.New(rand.NewPCG(p.seed, 2)),
 	}
 	logger := slog.New(slog.NewTextHandler(&ear{w}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	if os.Getenv("UNISINK_TEST_LOG") != "" {
