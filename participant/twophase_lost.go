@@ -26,8 +26,8 @@ func (r *TwoPhaseResource[T]) kept(ctx context.Context, o Opening) error {
 		err = fmt.Errorf("open generation %d of %s in %s: %w", o.Generation, o.Scope, r.c.Text, err)
 	}
 	if errors.Is(err, ErrMisconfigured) {
-		return fmt.Errorf("%w; generation %d noted in it what it began: put it back, or, if it is lost, see in the service what is left there and then start with "+
-			"--allow-moved (AllowChangedResources), which makes a new one", err, o.Held)
+		return fmt.Errorf("%w; generation %d noted in it what it began: put it back, or, if it is lost, or this resource was added while that generation ran, see in "+
+			"the service what is left there and then start once with --allow-moved (AllowChangedResources), which makes a new one", err, o.Held)
 	}
 	return err
 }

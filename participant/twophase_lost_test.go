@@ -149,7 +149,7 @@ func TestL1_AJournalThatIsLostIsNotMadeAnewWithoutAWord(t *testing.T) {
 		o := participant.Opening{Namespace: under(1, 1).Namespace, Scope: "p/0", Member: "m", Resource: "desk", Generation: 8, Held: 7}
 		err := r.Open(t.Context(), o)
 		gone(t, "open", err, participant.ErrMisconfigured)
-		for _, want := range []string{"generation 7", "see in the service what is left there", "--allow-moved"} {
+		for _, want := range []string{"generation 7", "was added while that generation ran", "see in the service what is left there", "once with --allow-moved"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("it does not say %q: %v", want, err)
 			}
