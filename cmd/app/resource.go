@@ -98,8 +98,8 @@ func shortNames(all []*unisinkv1.ResourceStatus) []string {
 	names, times := make([]string, len(all)), map[string]int{}
 	for i, x := range all {
 		names[i] = resourceText(x)
-		if x.GetText() != "" {
-			names[i] = x.GetText() + " (" + x.GetResource().GetKind() + ")"
+		if kind := x.GetResource().GetKind(); x.GetText() != "" && kind != "" {
+			names[i] = x.GetText() + " (" + kind + ")"
 		}
 		times[names[i]]++
 	}
@@ -149,10 +149,13 @@ func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
 
 func resourceText(x *unisinkv1.ResourceStatus) string {
 	text := strings.TrimSpace(x.GetResource().GetKind() + " " + x.GetResource().GetIdentity()) // none before its first generation
-	if x.GetText() != "" {
-		text = x.GetText() + " (" + text + ")"
+	switch {
+	case x.GetText() == "":
+		return text
+	case text == "": // no resolver has reached it yet
+		return x.GetText()
 	}
-	return text
+	return x.GetText() + " (" + text + ")"
 }
 
 // counted is a number with the age of the oldest: "3, oldest 2m0s".

@@ -111,7 +111,11 @@ func readBranches(c *cli.Context, name string) ([]*unisinkv1.HandBranch, error) 
 	}
 	var raw []json.RawMessage
 	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, usagef("%s is no JSON array of branches: %v", name, err)
+		why := `[{"resource": NAME, "handle": {...}}, ...] is expected, as in .transaction.branches of ` + "`unisink txn show -o json`"
+		if bad := (*json.SyntaxError)(nil); errors.As(err, &bad) {
+			why = bad.Error()
+		}
+		return nil, usagef("%s is no JSON array of branches: %s", name, why)
 	}
 	out := make([]*unisinkv1.HandBranch, len(raw))
 	for i, r := range raw {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -110,6 +111,15 @@ func (t *table) row(r resource) *unisinkv1.ResourceStatus {
 	return t.rows[r]
 }
 
+// unreached is the row of what no resolver has reached yet: it has no identity, and is told apart by what it is called.
+func (t *table) unreached(x *unisinkv1.ResolverResource) *unisinkv1.ResourceStatus {
+	key := resource{x.GetResource().GetKind(), "\x00" + x.GetText()} // no identity is like that
+	if t.rows[key] == nil {
+		t.rows[key] = &unisinkv1.ResourceStatus{Resource: &unisinkv1.ResourceRef{Kind: key.kind}}
+	}
+	return t.rows[key]
+}
+
 // used enters who uses what; a resource that no generation was opened with yet has no identity.
 func (t *table) used(uses []ledger.ResourceUse) {
 	for _, u := range uses {
@@ -164,8 +174,13 @@ func (t *table) outstanding(uses []ledger.ResourceUse, out ledger.Outstanding) {
 // reported enters what a resolver sees. Of several the newest listing counts, and every trouble.
 func (t *table) reported(q *unisinkv1.ReportRequest) {
 	for _, x := range q.GetResources() {
-		row := t.row(resource{x.GetResource().GetKind(), x.GetResource().GetIdentity()})
-		row.Resolvers = append(row.Resolvers, q.GetResolver())
+		var row *unisinkv1.ResourceStatus
+		if x.GetResource().GetIdentity() == "" {
+			row = t.unreached(x)
+		} else {
+			row = t.row(resource{x.GetResource().GetKind(), x.GetResource().GetIdentity()})
+			row.Resolvers = append(row.Resolvers, q.GetResolver())
+		}
 		if row.GetText() == "" {
 			row.Text = x.GetText()
 		}
@@ -184,7 +199,8 @@ func (t *table) list() []*unisinkv1.ResourceStatus {
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b *unisinkv1.ResourceStatus) int {
-		return strings.Compare(a.GetResource().GetKind()+" "+a.GetResource().GetIdentity(), b.GetResource().GetKind()+" "+b.GetResource().GetIdentity())
+		return cmp.Or(strings.Compare(a.GetResource().GetKind()+" "+a.GetResource().GetIdentity(), b.GetResource().GetKind()+" "+b.GetResource().GetIdentity()),
+			strings.Compare(a.GetText(), b.GetText()))
 	})
 	return out
 }

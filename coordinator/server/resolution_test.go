@@ -241,6 +241,13 @@ func TestListResourcesGathersLedgerMembersAndResolvers(t *testing.T) {
 		len(x.GetUsedBy()) != 1 || x.GetUsedBy()[0] != "p/0 a out" || len(x.GetHeldBy()) != 1 || len(x.GetResolvers()) != 1 || x.GetOldestDebtMs() <= 0 {
 		t.Errorf("%v", x)
 	}
+	// Two that the resolver has not reached yet have no identity: two rows, which it is not said to reach.
+	report.Resources = append(report.Resources, &unisinkv1.ResolverResource{Text: "file {dir: b}"}, &unisinkv1.ResolverResource{Text: "file {dir: a}", Trouble: "no disk"})
+	got, err = r.ListResources(t.Context(), &unisinkv1.ListResourcesRequest{})
+	if all := got.GetResources(); err != nil || len(all) != 3 || all[0].GetText() != "file {dir: a}" || all[0].GetTrouble() != "r1: no disk" ||
+		all[1].GetText() != "file {dir: b}" || len(all[0].GetResolvers())+len(all[1].GetResolvers()) != 0 || len(all[2].GetResolvers()) != 1 {
+		t.Errorf("with two that were never reached: %v, %v", all, err)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(r.reports)
 	shown, err := registry.Gather()
