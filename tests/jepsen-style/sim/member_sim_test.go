@@ -154,6 +154,13 @@ func (t *writer) note(kind check.Kind, e check.Epoch, offset int64, text string)
 	})
 }
 
+// idle reports a process that has never been in a generation.
+func (t *writer) idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.generation == 0
+}
+
 // Restore implements participant.Task.
 func (t *writer) Restore(_ context.Context, r participant.Restore) error {
 	t.mu.Lock()

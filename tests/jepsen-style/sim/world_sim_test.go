@@ -325,6 +325,15 @@ func (w *world) bounds() check.Bounds {
 		Secrets: []string{planted},
 		Broken:  []string{"takes back its vote", "a second time, differently", "claims to have seen the barrier", "for the final one, which it is not"},
 	}
+	// How long a scope waits until it opens again is reckoned by its leader's clock: after one that was ahead the next
+	// leader waits for as long as that was.
+	ahead := 0
+	for _, s := range w.plan.strikes {
+		if s.kind == "clock step" {
+			ahead = max(ahead, s.n)
+		}
+	}
+	b.DecideWithin += time.Duration(ahead) * time.Millisecond
 	for _, pl := range w.plan.pipelines {
 		scope := pl.name + "/0"
 		b.MaxPending[scope] = pl.maxPending
@@ -426,6 +435,14 @@ func (w *world) stopPipelines(ctx context.Context) {
 				if !left {
 					pause(ctx, 500*time.Millisecond)
 				}
+			case <-time.After(5 * time.Second):
+				// A process that came when the pipeline had stopped waits until it is started again.
+				if l.task.idle() && w.stopped(ctx, s.pipeline) {
+					w.say(s.id(), "process %d came after the stop, and is told to end", l.number)
+					l.cancel()
+					<-l.done
+					left = true
+				}
 			case <-end:
 				w.complain("%s does not leave", s.id())
 				w.standing = goroutines("unisink/coordinator", "unisink/participant")
@@ -433,6 +450,18 @@ func (w *world) stopPipelines(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// stopped reports a pipeline that no member leaves any more, since none is in it.
+func (w *world) stopped(ctx context.Context, pipeline string) (stopped bool) {
+	if err := w.patiently(ctx, time.Minute, func(ctx context.Context) error {
+		g, err := w.operator.Pipelines().GetPipeline(ctx, &unisinkv1.GetPipelineRequest{Name: pipeline})
+		stopped = g.GetPipeline().GetDesired() == unisinkv1.DesiredState_DESIRED_STATE_STOPPED
+		return err
+	}); err != nil {
+		w.complain("ask whether %s has stopped: %v", pipeline, err)
+	}
+	return stopped
 }
 
 // giveUp ends the members that are left, in a run that failed.
