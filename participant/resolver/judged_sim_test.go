@@ -279,8 +279,8 @@ func TestAResourceThatIsNotReachedIsTriedOn(t *testing.T) {
 }
 
 func TestNewReportsEveryMistakeAtOnce(t *testing.T) {
-	_, err := resolver.New(resolver.Config{Poll: -1, Name: strings.Repeat("r", 129), Resources: []resolver.Resource{{Name: "x"}, {Name: "x"}}})
-	for _, want := range []string{"no client", "poll is -1ns", `resource 1 ("x") has no finisher`, "the name has 129 bytes, at most 128", `two resources have the name "x"`} {
+	_, err := resolver.New(resolver.Config{Poll: -1, Name: strings.Repeat("r", 129), Version: strings.Repeat("v", 130), Resources: []resolver.Resource{{Name: "x"}, {Name: "x"}}})
+	for _, want := range []string{"no client", "poll is -1ns", `resource 1 ("x") has no finisher`, "the name has 129 bytes, at most 128", "the version has 130 bytes, at most 128", `two resources have the name "x"`} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}

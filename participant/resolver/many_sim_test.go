@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,6 +59,49 @@ func TestMoreByHandThanOneAnswerNamesIsFinished(t *testing.T) {
 		done, err := x.Finish(t.Context(), "")
 		if err != nil || len(done) != hopeless {
 			t.Fatalf("an operator sees %d, %v; want %d", len(done), err, hopeless)
+		}
+	})
+}
+
+// metered counts what comes over a connection.
+type metered struct {
+	net.Conn
+	bytes *atomic.Int64
+}
+
+func (m metered) Read(p []byte) (int, error) {
+	n, err := m.Conn.Read(p)
+	m.bytes.Add(int64(n))
+	return n, err
+}
+
+// A look asks what is prepared. What is decided and not finished, which may be more than a message holds, does not come along.
+func TestALookIsNotSentAllThatIsToBeFinished(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		const unfinished, size = 200, 8 << 10
+		for i := range unfinished {
+			r.Decide(ledger.Commit{Txn: ledger.TxnID(hands(t)), Branches: []ledger.HandBranch{{Resource: "out", Handle: ledger.Handle{
+				Kind: participanttest.Kind, Version: 2, Identity: "out", Alias: "out", Name: fmt.Sprint("of-the-future-", i), Body: make([]byte, size),
+			}}}})
+		}
+		var came atomic.Int64
+		cl, err := participant.NewClient(participant.ClientConfig{Coordinators: r.Addresses(), Dial: func(ctx context.Context, addr string) (net.Conn, error) {
+			conn, err := r.Dial(ctx, addr)
+			return metered{conn, &came}, err
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = cl.Close() }() // nothing is under way on it
+		x, err := resolver.New(resolver.Config{Client: cl, Resources: []resolver.Resource{{Name: "out", Finisher: r.stores["out"].Process()}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Look(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if n := came.Load(); n == 0 || n > unfinished*size/10 {
+			t.Errorf("%d bytes came, of %d that all handles have", n, unfinished*size)
 		}
 	})
 }

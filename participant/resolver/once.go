@@ -98,7 +98,7 @@ func (r *Resolver) lookAt(ctx context.Context, l *lane, sweep bool) (all []Prepa
 		return nil, told(text, "asked what it is", begun, err)
 	}
 	// What is listed is judged by a ledger that is at least as new as the listing.
-	o, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{})
+	o, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{ByHandAtMost: 1}) // all may be more than a message holds
 	if err != nil {
 		return nil, fmt.Errorf("%s: ask for the namespace: %w", text, err)
 	}

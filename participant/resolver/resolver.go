@@ -36,7 +36,7 @@ type Config struct {
 	Resources []Resource
 	// Name of this resolver in reports, at most 128 bytes; default host name and process id. Two have two names.
 	Name string
-	// Version of the program, for reports.
+	// Version of the program, for reports, at most 128 bytes.
 	Version string
 	// Poll is how often duties are asked for; default 500ms.
 	Poll time.Duration
@@ -75,8 +75,10 @@ func New(c Config) (*Resolver, error) {
 	if len(c.Resources) == 0 {
 		bad = append(bad, errors.New("no resource is given, so there is nothing that it could finish"))
 	}
-	if n := len(c.Name); n > longestName {
-		bad = append(bad, fmt.Errorf("the name has %d bytes, at most %d are allowed", n, longestName))
+	for what, text := range map[string]string{"name": c.Name, "version": c.Version} {
+		if n := len(text); n > longestName {
+			bad = append(bad, fmt.Errorf("the %s has %d bytes, at most %d are allowed", what, n, longestName))
+		}
 	}
 	for i, r := range c.Resources {
 		if r.Finisher == nil {
@@ -110,7 +112,8 @@ func New(c Config) (*Resolver, error) {
 		if err != nil {
 			host = "resolver"
 		}
-		c.Name = host + "-" + strconv.Itoa(os.Getpid())
+		own := "-" + strconv.Itoa(os.Getpid())
+		c.Name = host[:min(len(host), longestName-len(own))] + own
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
