@@ -294,7 +294,26 @@ func (d *doubt) absent(txn ledger.TxnID, b ledger.Branch) string {
 	if len(reach) > 0 {
 		return "resolver " + strings.Join(reach, " or ") + " finishes it"
 	}
-	return fmt.Sprintf("nobody holds it and no resolver reaches %s %s: the next process of its member finishes it, or `unisink resolver`", b.Handle.Kind, b.Handle.Identity)
+	who := "its client, which runs it again or sweeps,"
+	if _, _, isEpoch := txn.Epoch(); isEpoch {
+		who = "the next process of its member"
+	}
+	return fmt.Sprintf("nobody holds it and no resolver reaches %s: %s finishes it, or `unisink resolver`", d.place(txn, b), who)
+}
+
+// place says where a branch is: what its member called the resource last, if the leader knows, and its identity.
+func (d *doubt) place(txn ledger.TxnID, b ledger.Branch) string {
+	is := b.Handle.Kind + " " + b.Handle.Identity
+	scope, _, isEpoch := txn.Epoch()
+	if !isEpoch {
+		return is
+	}
+	for _, m := range d.of(scope).Members {
+		if text := m.Texts[b.ID.Resource]; m.Name == b.ID.Member && text != "" {
+			return text + " (" + is + ")"
+		}
+	}
+	return is
 }
 
 // abortEpoch closes the generation of an epoch that is not decided. A repeat is answered.

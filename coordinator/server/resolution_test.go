@@ -259,3 +259,23 @@ func TestListResourcesGathersLedgerMembersAndResolvers(t *testing.T) {
 		t.Errorf("a resolver that was silent for four of its intervals is still shown: %v", left)
 	}
 }
+
+func TestWhoFinishesABranchIsToldWithTheNameOfItsResource(t *testing.T) {
+	r, _, living, _ := resolving(t)
+	left := ledger.Branch{ID: ledger.BranchID{Member: "a", Resource: "out"}, Handle: ledger.Handle{Kind: "memory", Identity: "i"}}
+	epoch := ledger.EpochTxn(ledger.ScopeID{Pipeline: "p"}, ledger.Epoch{Generation: 1, N: 1})
+	for _, c := range []struct {
+		txn  ledger.TxnID
+		text string
+		want string
+	}{
+		{epoch, "", "no resolver reaches memory i: the next process of its member finishes it"},
+		{epoch, "memory at home", "no resolver reaches memory at home (memory i): the next process of its member finishes it"},
+		{"0193798e-7d1a-7c30-8a5e-3f6d6c7b1a2e", "", "no resolver reaches memory i: its client, which runs it again or sweeps, finishes it"},
+	} {
+		living.members["a"] = LivingMember{Name: "a", Texts: map[string]string{"out": c.text}}
+		if got := r.s.newDoubt(time.Now()).absent(c.txn, left); !strings.Contains(got, c.want) {
+			t.Errorf("%s, called %q: %s; want %s", c.txn, c.text, got, c.want)
+		}
+	}
+}
