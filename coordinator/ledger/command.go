@@ -238,8 +238,9 @@ type Result struct {
 	Refusal Refusal
 	// Text of a refusal, one sentence for people.
 	Text string
-	// RetryAt, Unix milliseconds, with Backoff.
-	RetryAt int64
+	// RetryAt, Unix milliseconds, with Backoff: by the clock that stamped the entry, which may be set or be another leader's
+	// soon. RetryIn is how long that was from the entry on, ms.
+	RetryAt, RetryIn int64
 
 	Opened   *Opened   // OpenGeneration
 	Final    uint64    // CloseGeneration, Decide: final(g) as of this entry

@@ -42,7 +42,7 @@ func (m *Machine) openGeneration(s *step, c *Command, b OpenGeneration) {
 	if wait := sc.openAfter - c.At; wait > 0 && wait <= barrenWait(sc.barren) {
 		s.refuse(Backoff, "scope %s: %d generations in a row decided nothing or ended within %d s, the next may start in %d ms",
 			b.Scope, sc.barren, settled/1000, wait)
-		s.RetryAt = sc.openAfter
+		s.RetryAt, s.RetryIn = sc.openAfter, wait
 		return
 	}
 	m.lastGeneration++

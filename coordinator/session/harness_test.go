@@ -34,7 +34,15 @@ type fakeLog struct {
 	hold    map[string]chan struct{}
 	term    uint64
 	delay   time.Duration
+	ahead   time.Duration // of the clock that stamps entries
 	effects func([]ledger.Effect)
+}
+
+// set puts the clock that stamps entries ahead.
+func (l *fakeLog) set(ahead time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ahead = ahead
 }
 
 func kind(c ledger.Command) string {
@@ -66,6 +74,7 @@ func (l *fakeLog) propose(ctx context.Context, term uint64, c ledger.Command) (l
 		l.mu.Unlock()
 		return ledger.Result{}, errNotTaken
 	}
+	c.At += l.ahead.Milliseconds()
 	res, effects := l.m.Apply(c)
 	line := kind(c)
 	if b, ok := c.Body.(ledger.Decide); ok {

@@ -94,7 +94,8 @@ func (s *scope) proposeSole(ctx context.Context, b ledger.Body) {
 			s.next.notBefore = time.Now().Add(retryDelay)
 		case res.OK():
 		case res.Refusal == ledger.Backoff:
-			s.next.notBefore = time.UnixMilli(res.RetryAt)
+			// As long as it is, whatever this node's clock is set to meanwhile.
+			s.next.notBefore = time.Now().Add(time.Duration(res.RetryIn) * time.Millisecond)
 			s.next.why = res.Text
 		default:
 			s.next.notBefore = time.Now().Add(lookAgain)

@@ -79,6 +79,31 @@ func TestP24_WaitingSaysWhenTheNextStartIs(t *testing.T) {
 	})
 }
 
+// A leader's clock is ahead, so that the next start is far away by it, and is set right before that.
+func TestP24_AClockThatIsSetRightDelaysNoStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "source", "sink")
+		ctx, cancel := context.WithCancel(t.Context())
+		source, sink := running(ctx, w)
+		w.log.set(2 * time.Minute)
+		w.admin(ledger.CloseGeneration{Scope: scope0, Generation: 1, Cause: "by hand"})
+		source.expect("close 1")
+		for got := ""; !strings.Contains(got, "the next start at"); {
+			got = describe(source.next())
+		}
+		w.log.set(0)
+		at := time.Now()
+		source.expect("restore 2")
+		if took := time.Since(at); took > 5*time.Second {
+			t.Errorf("the next generation came after %s", took)
+		}
+		cancel()
+		source.cut()
+		sink.cut()
+		w.fall()
+	})
+}
+
 func TestUnknownOutcomeOfADecisionIsSettledByTheLog(t *testing.T) {
 	for name, applied := range map[string]bool{"applied": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {

@@ -325,15 +325,6 @@ func (w *world) bounds() check.Bounds {
 		Secrets: []string{planted},
 		Broken:  []string{"takes back its vote", "a second time, differently", "claims to have seen the barrier", "for the final one, which it is not"},
 	}
-	// How long a scope waits until it opens again is reckoned by its leader's clock: after one that was ahead the next
-	// leader waits for as long as that was.
-	ahead := 0
-	for _, s := range w.plan.strikes {
-		if s.kind == "clock step" {
-			ahead = max(ahead, s.n)
-		}
-	}
-	b.DecideWithin += time.Duration(ahead) * time.Millisecond
 	for _, pl := range w.plan.pipelines {
 		scope := pl.name + "/0"
 		b.MaxPending[scope] = pl.maxPending
