@@ -256,7 +256,7 @@ func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
 		return t
 	}
 	t.AgeMs = max(0, d.now.UnixMilli()-x.DecidedAt)
-	t.Next = "its client, or a resolver, finishes each branch by its handle"
+	t.Next = "its client, or a resolver, finishes each branch"
 	for i, b := range x.Branches {
 		if !unresolved(b) {
 			continue
@@ -275,7 +275,8 @@ func (d *doubt) hand(x ledger.Txn) *unisinkv1.Transaction {
 // absent says who finishes a branch whose own process is not there, and what is tried in vain.
 func (d *doubt) absent(txn ledger.TxnID, b ledger.Branch) string {
 	if b.Handle.Kind == "" {
-		return "nobody holds it, and it has no handle: it was announced and never prepared"
+		return fmt.Sprintf("it was announced, and nobody has told that it was prepared: its client's sweep, or a resolver in whose file a resource has the name %s, "+
+			"looks, and rolls back what is there", b.ID.Resource)
 	}
 	var reach []string
 	for _, r := range d.s.told.list(d.now) {

@@ -278,4 +278,8 @@ func TestWhoFinishesABranchIsToldWithTheNameOfItsResource(t *testing.T) {
 			t.Errorf("%s, called %q: %s; want %s", c.txn, c.text, got, c.want)
 		}
 	}
+	announced := ledger.Branch{ID: ledger.BranchID{Resource: "out"}}
+	if got := r.s.newDoubt(time.Now()).absent("0193798e-7d1a-7c30-8a5e-3f6d6c7b1a2e", announced); !strings.Contains(got, "a resolver in whose file a resource has the name out, looks") {
+		t.Errorf("announced alone: %s", got)
+	}
 }
