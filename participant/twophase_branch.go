@@ -39,7 +39,7 @@ func (b *TwoPhaseBranch[T]) Transaction(ctx context.Context) (T, error) {
 	if b.begun != nil {
 		return b.begun.t, nil
 	}
-	if _, err := b.r.noted(ctx, b.name, ErrMisconfigured); err != nil { // else the note below would make the journal anew
+	if _, err := b.r.noted(ctx, b.name); err != nil { // else the note below would make the journal anew
 		return none, fmt.Errorf("begin %s in %s: %w", b.name, b.r.c.Text, err)
 	}
 	at := time.Now()
@@ -171,7 +171,7 @@ func (b *TwoPhaseBranch[T]) step(ctx context.Context, to entryState) (Handle, er
 		return &entry{State: to, Name: b.name.String(), Body: body, At: b.begun.at.UnixMilli()}, nil
 	})
 	if errors.Is(err, ErrLost) { // or the journal was
-		if _, gone := b.r.noted(ctx, b.name, ErrMisconfigured); gone != nil {
+		if _, gone := b.r.noted(ctx, b.name); gone != nil {
 			err = gone
 		}
 	}

@@ -201,3 +201,23 @@ func TestAJournalOfBeforeABackupWasRestoredIsNotTakenForALostOne(t *testing.T) {
 		t.Errorf("open: %v", err)
 	}
 }
+
+// The group and the journal were lost together, a backup was restored, and a person has let the journal go: what the backup has as decided is committed.
+func TestWhatWasDecidedBeforeABackupIsCommittedWithANewJournal(t *testing.T) {
+	d, path := newDesk(), filepath.Join(t.TempDir(), "journal")
+	before := twoPhase(t, d, path)
+	openDesk(t, before, 7)
+	decided := voteOf(t, beginDesk(t, d, before, under(7, 1), "decided")).Handle
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	r := twoPhase(t, d, path)
+	o := participant.Opening{Namespace: under(1, 1).Namespace, Scope: "p/0", Member: "m", Resource: "desk", Generation: 1000}
+	o.Namespace.Incarnation = 2
+	if err := r.Open(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if p, err := r.Commit(t.Context(), decided); err != nil || p.Verdict != participant.Committed {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
