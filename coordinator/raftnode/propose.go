@@ -38,7 +38,8 @@ type proposer struct {
 	awaits  sync.WaitGroup      // one for each entry on its way
 
 	entries, commands atomic.Uint64 // proposed so far
-	lastAt            int64         // newest stamp; of run's goroutine alone
+	lastAt            int64         // newest stamp, and when it was made; of run's goroutine alone
+	stampedAt         time.Time
 	stuck             stuckTransfer
 }
 
@@ -190,6 +191,25 @@ type entry struct {
 	commands  int
 }
 
+// stamp is the time of an entry, Unix ms. It never goes back, nor does it stand: where the clock was set back, it goes at
+// half its pace until the clock has come up with it. What waits for a time, as the next start of a scope does, would else
+// wait for as long as the clock was ahead.
+func (p *proposer) stamp() int64 {
+	now := p.now()
+	at := now.UnixMilli()
+	if p.skew != nil {
+		at += p.skew().Milliseconds()
+	}
+	if at >= p.lastAt {
+		p.lastAt, p.stampedAt = at, now
+		return at
+	}
+	if half := now.Sub(p.stampedAt).Milliseconds() / 2; half > 0 { // by the monotonic clock
+		p.lastAt, p.stampedAt = p.lastAt+half, now
+	}
+	return p.lastAt
+}
+
 // gather puts first and whatever else has arrived into one entry, up to its size. It returns
 // no entry if everything found was abandoned, and what did not fit.
 func (p *proposer) gather(first *proposal) (*entry, *proposal) {
@@ -198,12 +218,7 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 		proposals: make([]*proposal, 0, expect),
 		data:      make([]byte, 0, min(expect*int(first.weight())*9/8, max(entryBytes, int(first.weight())))),
 	}
-	at := p.now().UnixMilli()
-	if p.skew != nil {
-		at += p.skew().Milliseconds()
-	}
-	at = max(at, p.lastAt)
-	p.lastAt = at
+	at := p.stamp()
 	var left *proposal
 	for m := first; m != nil; {
 		if len(e.data) > 0 && len(e.data)+int(m.weight()) > entryBytes && !mutant.On("raft/entry-bytes") {

@@ -1,0 +1,35 @@
+package raftnode
+
+import (
+	"testing"
+	"time"
+)
+
+// P24's back-off, deadlines and ages are told by the stamps of entries. A clock that was ahead and is set right must
+// neither take them back nor make them stand.
+func TestStampsNeitherGoBackNorStandWhenTheClockIsSetBack(t *testing.T) {
+	now, skew := time.UnixMilli(1_000_000), time.Duration(0)
+	p := &proposer{now: func() time.Time { return now }, skew: func() time.Duration { return skew }}
+	expect := func(when string, want int64) {
+		t.Helper()
+		if got := p.stamp(); got != want {
+			t.Errorf("%s: %d, want %d", when, got, want)
+		}
+	}
+	expect("at first", 1_000_000)
+	skew = 100 * time.Second
+	expect("ahead", 1_100_000)
+	skew = 0
+	expect("set right", 1_100_000)
+	for range 4000 { // stamps that follow each other closely do not lose the halves
+		now = now.Add(time.Millisecond)
+		p.stamp()
+	}
+	expect("4 s later, by many stamps", 1_102_000)
+	now = now.Add(6 * time.Second)
+	expect("10 s later", 1_105_000)
+	now = now.Add(190 * time.Second)
+	expect("when the clock has come up", 1_200_000)
+	now = now.Add(time.Second)
+	expect("after that", 1_201_000)
+}
