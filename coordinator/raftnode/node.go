@@ -63,7 +63,7 @@ func Open(c Config) (*Node, error) {
 	n.proposer = newProposer(c.MaxInFlight, entriesOnTheWay, n.stop, func(entry []byte) raft.ApplyFuture {
 		return endWith(n.raft.Apply(entry, 0), n.over)
 	})
-	n.proposer.skew = c.Seams.Skew
+	n.proposer.stamps.skew = c.Seams.Skew
 	return n, nil
 }
 

@@ -26,7 +26,6 @@ const maxWaiting = 4096
 type proposer struct {
 	apply func(entry []byte) raft.ApplyFuture
 	now   func() time.Time
-	skew  func() time.Duration // of the clock that stamps entries; nil: none
 	stop  *failStop
 
 	queue   chan *proposal      // capacity: as many as may be in flight
@@ -38,8 +37,7 @@ type proposer struct {
 	awaits  sync.WaitGroup      // one for each entry on its way
 
 	entries, commands atomic.Uint64 // proposed so far
-	lastAt            int64         // newest stamp, and when it was made; of run's goroutine alone
-	stampedAt         time.Time
+	stamps            stamps        // of run's goroutine alone
 	stuck             stuckTransfer
 }
 
@@ -191,25 +189,6 @@ type entry struct {
 	commands  int
 }
 
-// stamp is the time of an entry, Unix ms. It never goes back, nor does it stand: where the clock was set back, it goes at
-// half its pace until the clock has come up with it. What waits for a time, as the next start of a scope does, would else
-// wait for as long as the clock was ahead.
-func (p *proposer) stamp() int64 {
-	now := p.now()
-	at := now.UnixMilli()
-	if p.skew != nil {
-		at += p.skew().Milliseconds()
-	}
-	if at >= p.lastAt {
-		p.lastAt, p.stampedAt = at, now
-		return at
-	}
-	if half := now.Sub(p.stampedAt).Milliseconds() / 2; half > 0 { // by the monotonic clock
-		p.lastAt, p.stampedAt = p.lastAt+half, now
-	}
-	return p.lastAt
-}
-
 // gather puts first and whatever else has arrived into one entry, up to its size. It returns
 // no entry if everything found was abandoned, and what did not fit.
 func (p *proposer) gather(first *proposal) (*entry, *proposal) {
@@ -218,7 +197,7 @@ func (p *proposer) gather(first *proposal) (*entry, *proposal) {
 		proposals: make([]*proposal, 0, expect),
 		data:      make([]byte, 0, min(expect*int(first.weight())*9/8, max(entryBytes, int(first.weight())))),
 	}
-	at := p.stamp()
+	at := p.stamps.next(p.now())
 	var left *proposal
 	for m := first; m != nil; {
 		if len(e.data) > 0 && len(e.data)+int(m.weight()) > entryBytes && !mutant.On("raft/entry-bytes") {
@@ -292,4 +271,29 @@ func (s *stuckTransfer) saw(err error, now time.Time, stop *failStop) {
 	if stuck {
 		stop.report(fmt.Errorf("%w for %s", ErrStuckTransfer, transferLimit))
 	}
+}
+
+// stamps are the times of entries, Unix ms.
+type stamps struct {
+	skew func() time.Duration // of the clock; nil: none
+	last int64                // the newest
+	made time.Time            // when that was
+}
+
+// next is the time of an entry that is made now. It never goes back, nor does it stand: where the clock was set back, it
+// goes at half its pace until the clock has come up with it. What waits for a time, as the next start of a scope does,
+// would else wait for as long as the clock was ahead.
+func (s *stamps) next(now time.Time) int64 {
+	at := now.UnixMilli()
+	if s.skew != nil {
+		at += s.skew().Milliseconds()
+	}
+	if at >= s.last {
+		s.last, s.made = at, now
+		return at
+	}
+	if half := now.Sub(s.made).Milliseconds() / 2; half > 0 { // by the monotonic clock
+		s.last, s.made = s.last+half, now
+	}
+	return s.last
 }

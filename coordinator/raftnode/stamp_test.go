@@ -9,10 +9,10 @@ import (
 // neither take them back nor make them stand.
 func TestStampsNeitherGoBackNorStandWhenTheClockIsSetBack(t *testing.T) {
 	now, skew := time.UnixMilli(1_000_000), time.Duration(0)
-	p := &proposer{now: func() time.Time { return now }, skew: func() time.Duration { return skew }}
+	s := &stamps{skew: func() time.Duration { return skew }}
 	expect := func(when string, want int64) {
 		t.Helper()
-		if got := p.stamp(); got != want {
+		if got := s.next(now); got != want {
 			t.Errorf("%s: %d, want %d", when, got, want)
 		}
 	}
@@ -23,7 +23,7 @@ func TestStampsNeitherGoBackNorStandWhenTheClockIsSetBack(t *testing.T) {
 	expect("set right", 1_100_000)
 	for range 4000 { // stamps that follow each other closely do not lose the halves
 		now = now.Add(time.Millisecond)
-		p.stamp()
+		s.next(now)
 	}
 	expect("4 s later, by many stamps", 1_102_000)
 	now = now.Add(6 * time.Second)
