@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/coordinator/ledger"
+	"github.com/unisink/unisink/internal/branchname"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/participant/resolver"
@@ -247,6 +248,54 @@ func TestWhatIsPreparedByHandUnderAProcessesOwnNamesIsFinished(t *testing.T) {
 		if told := r.told().GetTroubles(); len(told) != 0 {
 			t.Errorf("told is %v", told)
 		}
+	})
+}
+
+// Row L1. A client announces a branch, prepares it under a name that its process has for itself, as in Kafka, and dies. The
+// transaction is aborted; that a listing does not name it proves nothing as long as what it may be is there.
+func TestL1_WhatMayBeThereUnderAProcessesOwnNameIsNotProven(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		txn, listings := hands(t), atomic.Int64{}
+		r.resolve(func(c *resolver.Config) {
+			c.SweepInterval = time.Hour
+			c.Resources[0].Finisher.(*participanttest.Memory).SetHook(func(_ context.Context, call participanttest.Call, when participanttest.When, _ string) error {
+				if call == participanttest.CallList && when == participanttest.Before {
+					listings.Add(1)
+				}
+				return nil
+			})
+		})
+		if _, err := r.cl.Begin(t.Context(), txn, []string{"out"}, 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		name := r.branch(1, 3, "out")
+		name.Pipeline, name.Member, name.Generation = branchname.HandPipeline, "teller", 1764
+		h := r.stores["out"].Plant(name, "paid")
+		open := func() bool {
+			got, err := r.cl.Transactions().GetTransaction(t.Context(), &unisinkv1.GetTransactionRequest{Txn: txn})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.GetTransaction().GetBranches()[0].GetProof() == nil
+		}
+		time.Sleep(time.Minute)
+		if !open() {
+			t.Fatal("it is proven rolled back, and what may be its branch is prepared")
+		}
+		if n := listings.Load(); n < 2 || n > 20 {
+			t.Errorf("listed %d times in a minute", n)
+		}
+		told := ""
+		for _, x := range r.told().GetResources() {
+			told += x.GetTrouble()
+		}
+		if !strings.Contains(told, txn) || !strings.Contains(told, "may be its branch") {
+			t.Errorf("told is %q", told)
+		}
+		if _, err := r.stores["out"].Process().Rollback(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		r.until(15*time.Second, "it is proven", func() bool { return !open() })
 	})
 }
 

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/unisink/unisink/internal/branchname"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	"github.com/unisink/unisink/participant"
@@ -27,6 +29,9 @@ type sweeping struct {
 	// doubtful are things that were found in doubt, by handle name, with when that was first so. They are told once
 	// they were found so twice: between a listing and its judgement a thing may be finished, and its record retired.
 	doubtful map[string]*doubt
+	// perhaps are aborted branches that may be what something holds that does not name its transaction, by when they are
+	// looked for again.
+	perhaps map[branchKey]time.Time
 }
 
 type doubt struct {
@@ -36,7 +41,7 @@ type doubt struct {
 }
 
 func newSweeping() sweeping {
-	return sweeping{unknown: map[string]time.Time{}, doubtful: map[string]*doubt{}}
+	return sweeping{unknown: map[string]time.Time{}, doubtful: map[string]*doubt{}, perhaps: map[branchKey]time.Time{}}
 }
 
 // debtKey names a sweep debt.
@@ -52,6 +57,9 @@ func debtOf(d *unisinkv1.SweepDuty) debtKey {
 const (
 	// lookAgain is how soon something that was found in doubt is looked at again.
 	lookAgain = time.Second
+	// perhapsAgain is how soon an aborted branch is looked for again that may be there under a process's own name, and
+	// clockMargin how far the clocks of resources and coordinators may be apart: as far as those of clients are let be.
+	perhapsAgain, clockMargin = 10 * time.Second, time.Minute
 	// judgedAtOnce bounds one question for judgements.
 	judgedAtOnce = 500
 )
@@ -73,6 +81,7 @@ type swept struct {
 	byHand  time.Duration
 	paid    []debtKey
 	proven  []branchKey
+	perhaps map[branchKey]string // aborted branches that are not proven, and the name of what may be theirs
 	asked   []string
 	err     error
 }
@@ -123,9 +132,10 @@ func (l *lane) owed() (debts []*unisinkv1.SweepDuty, aborted map[branchKey]*unis
 			delete(l.paid, k)
 		}
 	}
+	now := time.Now()
 	for _, d := range l.now.duties {
 		b := d.GetBranch()
-		if b.GetTxn() == "" || d.GetHandle().GetName() != "" || b.GetResource() != l.alias || l.since(l.proven[keyOf(b)]) {
+		if b.GetTxn() == "" || d.GetHandle().GetName() != "" || b.GetResource() != l.alias || l.since(l.proven[keyOf(b)]) || now.Before(l.sweep.perhaps[keyOf(b)]) {
 			continue
 		}
 		if aborted == nil {
@@ -300,15 +310,27 @@ func (l *lane) pay(ctx context.Context, j job, stuck map[debtKey]bool, out *swep
 }
 
 // neverPrepared proves that announced branches of aborted transactions left nothing, by a listing after the decision.
+// What a process has prepared by hand under names of its own, as in Kafka, may be any of them that was decided since: as
+// long as it is there nothing is proven.
 func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
 	var errs []error
 	there := map[chain]bool{}
+	var nameless []judged
 	for _, x := range out.listing {
 		there[chain{txn: x.Name.Txn, resource: x.Name.Resource}] = true
+		if x.Name.Pipeline == branchname.HandPipeline && !x.ended && !mutant.On("resolver/names-of-its-own") {
+			nameless = append(nameless, x)
+		}
 	}
+	out.perhaps = map[branchKey]string{}
 	for k, d := range j.aborted {
 		if there[chain{txn: k.txn, resource: k.resource}] {
 			continue // ended, and proven by that
+		}
+		latest := time.UnixMilli(d.GetDecidedAtMs()).Add(clockMargin)
+		if i := slices.IndexFunc(nameless, func(x judged) bool { return !x.Since.After(latest) }); i >= 0 {
+			out.perhaps[k] = nameless[i].Name.String()
+			continue
 		}
 		proof := participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is listed after it was aborted"}
 		if err := l.prove(ctx, d, proof, 0); err != nil {

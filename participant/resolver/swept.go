@@ -2,6 +2,7 @@ package resolver
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/unisink/unisink/internal/obs"
@@ -31,6 +32,7 @@ func (l *lane) swept(ctx context.Context, j job, done swept) {
 		log(ctx, "sweep not finished, trying again", obs.Resource(l.named()), obs.Attempt(s.failures), obs.Next(wait), obs.Err(done.err))
 	} else {
 		s.try = try{}
+		trouble = l.perhaps(ctx, j, done, now)
 	}
 	l.mu.Lock()
 	l.said.trouble = trouble
@@ -39,6 +41,26 @@ func (l *lane) swept(ctx context.Context, j job, done swept) {
 		return // nothing was seen
 	}
 	l.remember(ctx, done, now)
+}
+
+// perhaps remembers the aborted branches that may be what is prepared under a process's own names, and says what it waits for.
+func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) (trouble string) {
+	s := &l.sweep
+	for k := range s.perhaps {
+		if _, looked := j.aborted[k]; looked || now.Sub(s.perhaps[k]) > perhapsAgain { // else it was not due
+			delete(s.perhaps, k)
+		}
+	}
+	for k, name := range done.perhaps {
+		s.perhaps[k] = now.Add(perhapsAgain)
+		trouble = fmt.Sprintf("transaction %s was aborted, and %s, which does not name its transaction, may be its branch: "+
+			"nothing is proven until that has ended, by the resource's own time-out or by a person at the resource", k.txn, name)
+	}
+	if len(done.perhaps) > 0 {
+		s.again(now.Add(perhapsAgain))
+		l.r.log.WarnContext(ctx, "aborted by hand, and not proven yet", obs.Resource(l.named()), obs.Cause(trouble))
+	}
+	return trouble
 }
 
 func (l *lane) named() string {
