@@ -261,6 +261,19 @@ func (g *generation) quiet(ctx context.Context, seen uint64) bool {
 	return err != nil || g.urgent()
 }
 
+// tellLast tells a leader what is proven when the process goes and no vote will carry it, so that nothing seems unfinished
+// that is done. It is a courtesy, as the leave behind it: the next restore proves it again.
+func (g *generation) tellLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	g.mu.Lock()
+	owed := g.proven > g.told || len(g.work.heuristics) > 0
+	g.mu.Unlock()
+	if owed {
+		g.tellProofs(ctx)
+	}
+}
+
 // tellProofs sends what is proven until it is answered. An answer that refuses ends the attempt:
 // what the coordinator does not hold as proven it lists in the next Restore.
 func (g *generation) tellProofs(ctx context.Context) {

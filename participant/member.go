@@ -68,8 +68,8 @@ func NewMember(cfg MemberConfig, task Task) (*Member, error) {
 var errStopped = errors.New("stopped")
 
 // Run takes part until one of these:
-//   - ctx ends: the task is halted, the generation is closed at once (Leave), what is not prepared is
-//     dropped, what is prepared stays, nothing is published (S2). Returns the context's cause.
+//   - ctx ends: the task is halted, what is proven is told, the generation is closed at once (Leave), what is not
+//     prepared is dropped, what is prepared stays, nothing is published (S2). Returns the context's cause.
 //   - the pipeline is stopped and everything is proven. Returns nil.
 //   - it can't go on: ErrFenced (final: start a new process), ErrNoSuchPipeline, ErrMemberAlive (with
 //     NoWait), ErrRefused, ErrMisconfigured; ErrUnreachable when no coordinator was found at the start.
@@ -151,6 +151,7 @@ func (m *Member) part(wire context.Context, cause error, told bool) {
 	g.finishing.over(cause)
 	if told && open {
 		m.links.leave()
+		g.tellLast(wire)
 		m.leave(wire, g.id, causeText(cause))
 	}
 }

@@ -192,6 +192,29 @@ func TestS2_OnTheWayOutWhatIsPreparedStays(t *testing.T) {
 	})
 }
 
+// What was committed less than half a second before would else be listed as unfinished until the next start.
+func TestS2_OnTheWayOutWhatIsProvenIsTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		st := onStage(t)
+		st.start(7, 4, false)
+		st.epoch(7, 1, "a")
+		get(t, "vote", st.voted)
+		st.committed(7, 1)
+		synctest.Wait()
+		told := -1
+		st.onLeave = func() { told = len(st.resolved) }
+		st.cancel()
+		<-st.done
+		get(t, "leave", st.left)
+		if told != 1 {
+			t.Fatalf("%d reports came before the leave, want 1", told)
+		}
+		if r := get(t, "report", st.resolved); r.GetProvenThrough() != 1 || r.GetGeneration() != 7 {
+			t.Errorf("report %v", r)
+		}
+	})
+}
+
 // A leader that is told ends the stream before its answer arrives. Who attached again then would be
 // given a place in the next generation, and take it along.
 func TestAMemberThatLeavesDoesNotAttachAgain(t *testing.T) {
