@@ -86,7 +86,7 @@ func (d *doctor) clusterRights(ctx context.Context) []Finding {
 // identityRights are those of the requests about transactional ids and groups with names of ours.
 func (d *doctor) identityRights(ctx context.Context) []Finding {
 	if d.cfg.Namespace == "" {
-		return []Finding{finding.Unknown("transactional ids and groups", "rights", "allowed", errors.New("their names begin with the coordinators' namespace, which was not given"))}
+		return []Finding{finding.Unknown("transactional ids and groups", "rights", "allowed", errors.New("their names begin with the coordinators' namespace, which was not given (--namespace)"))}
 	}
 	name := participant.BranchName{Namespace: participant.Namespace{Name: d.cfg.Namespace}, Pipeline: "doctor", Member: "main", Resource: "probe"}
 	out := d.idRights(ctx, name.String())

@@ -6,35 +6,54 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// said is what was logged and not taken yet.
+type said struct {
+	mu   sync.Mutex // guards text; held for memory only
+	text bytes.Buffer
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *said) take() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return s.text.String()
+}
+
 // A process that waits looks as if it hung, so it says what for: once, when that changes, and now and then.
 func TestWhatIsWaitedForIsToldOnceAndThenSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log said
 		var what atomic.Value
 		what.Store("")
-		lasting := 0
+		var lasting atomic.Int64
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			tellWaiting(ctx, slog.New(slog.NewTextHandler(&log, nil)), remindEvery, func() string { return what.Load().(string) }, func() { lasting++ })
+			tellWaiting(ctx, slog.New(slog.NewTextHandler(&log, nil)), remindEvery, func() string { return what.Load().(string) }, func() { lasting.Add(1) })
 		}()
 		after := func(d time.Duration, says ...string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
 			var got []string
-			for line := range strings.Lines(log.String()) {
+			for line := range strings.Lines(log.take()) {
 				_, text, _ := strings.Cut(strings.TrimSpace(line), "msg=")
 				got = append(got, text)
 			}
-			log.Reset()
 			if !slices.Equal(got, says) {
 				t.Errorf("after %s more it says %q, want %q", d, got, says)
 			}
@@ -52,8 +71,8 @@ func TestWhatIsWaitedForIsToldOnceAndThenSlowly(t *testing.T) {
 		after(time.Hour)
 		what.Store("a person") // the same again, later, is news
 		after(2*time.Second, `waiting for="a person"`)
-		if lasting != 6 {
-			t.Errorf("it was told %d times that the waiting lasts, want 6", lasting)
+		if n := lasting.Load(); n != 6 {
+			t.Errorf("it was told %d times that the waiting lasts, want 6", n)
 		}
 		cancel()
 		<-ended

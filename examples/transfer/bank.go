@@ -170,6 +170,9 @@ func (b *bank) accounts() ([]string, error) {
 func (b *bank) balance(name string) (cents int64, entries int, err error) {
 	dir := filepath.Join(b.dir, name)
 	manifests, err := file.ReadManifests(nil, dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return 0, 0, fmt.Errorf("there is no account %s; `transfer open %s AMOUNT` opens it", name, name)
+	}
 	if err != nil {
 		return 0, 0, fmt.Errorf("read account %s: %w", name, err)
 	}
