@@ -27,8 +27,8 @@ ONLY      ?=
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
-# Packages tested at once: one more than there are processors, since they wait for servers and disks a good deal.
-ATONCE    := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Packages tested at once, as go test has it by default. With GOMAXPROCS=1 it would be one.
+ATONCE    := $(shell getconf _NPROCESSORS_ONLN)
 # Order is cheapest first: the sooner a step is red, the less was waited for. The conformance kits run in `test` and `race`.
 CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore spec mutants fuzz sim build-all torture jepsen
 
