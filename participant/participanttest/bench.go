@@ -163,6 +163,18 @@ func (b bench) sees(want ...string) {
 	}
 }
 
+// settles waits, for a while, until no more than so many things are listed: what was dropped may be on its way out. Kafka
+// shows an aborted transaction until its markers are written, as it must, since readers wait for them.
+func (b bench) settles(r participant.Resource, ns participant.Namespace, most int) {
+	b.Helper()
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		found, err := r.List(b.ctx, ns)
+		if err != nil || len(found) <= most {
+			return // lists judges it
+		}
+	}
+}
+
 // lists checks which branches a listing names. One that claims no listing may name some of them, or none.
 func (b bench) lists(r participant.Resource, ns participant.Namespace, want ...participant.BranchName) []participant.Listed {
 	b.Helper()

@@ -79,6 +79,7 @@ func checkReopened(t testing.TB, target Target) {
 	if vote, err := open.Prepare(b.ctx); err == nil && vote.Kind == participant.Yes {
 		b.Errorf("a branch of generation 1 was prepared after its own process had opened generation 2")
 	}
+	b.settles(r, home, 1)
 	b.lists(r, home, branchName(home, 1, 1))
 	b.commit(r, voted)
 	b.commit(r, b.prepared(b.begin(r, branchName(home, 2, 1), "new")))
