@@ -248,3 +248,43 @@ func TestEveryCheckTurnsRed(t *testing.T) {
 		})
 	}
 }
+
+// settling lists what an opening has dropped for a moment longer, as Kafka does until its markers are written.
+type settling struct {
+	*Memory
+	until time.Time
+}
+
+func (s *settling) Open(ctx context.Context, o participant.Opening) error {
+	if o.Generation > 1 {
+		s.until = time.Now().Add(100 * time.Millisecond)
+	}
+	return s.Memory.Open(ctx, o)
+}
+
+func (s *settling) List(ctx context.Context, ns participant.Namespace) ([]participant.Listed, error) {
+	all, err := s.Memory.List(ctx, ns)
+	if time.Now().Before(s.until) {
+		all = append(all, participant.Listed{Name: branchName(home, 1, 2)})
+	}
+	return all, err
+}
+
+func TestWhatIsOnItsWayOutMayBeListedForAMoment(t *testing.T) {
+	for _, check := range Checks() {
+		if check.Name != "a newer generation drops what was not prepared" {
+			continue
+		}
+		red, words := judge(t, check, func(t testing.TB) Target {
+			target := memoryTarget(t, intact, form{}, time.Hour)
+			process := target.Process
+			target.Process = func(t testing.TB) participant.Resource { return &settling{Memory: process(t).(*Memory)} }
+			return target
+		})
+		if red {
+			t.Errorf("red: %s", words)
+		}
+		return
+	}
+	t.Error("the check is gone")
+}
