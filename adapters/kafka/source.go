@@ -196,14 +196,12 @@ func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 	}
 }
 
-// fetch waits for records and queues them by partition. False: nothing came in time.
+// fetch waits for records and queues them by partition. False: nothing came in time. What came is kept, also when ctx has
+// ended meanwhile: the client will not give it again.
 func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 	wait, cancel := context.WithTimeout(ctx, s.cfg.PollWait)
 	defer cancel()
 	fetches := cl.PollRecords(wait, s.cfg.MaxPollRecords)
-	if err := ctx.Err(); err != nil {
-		return false, context.Cause(ctx)
-	}
 	s.pending = s.pending[:0]
 	var failed error
 	fetches.EachPartition(func(fp kgo.FetchTopicPartition) {
@@ -217,6 +215,12 @@ func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 			s.pending = append(s.pending, fetched{p, fp.FetchPartition})
 		}
 	})
+	if ctx.Err() != nil {
+		if len(s.pending) > 0 {
+			return true, nil
+		}
+		return false, context.Cause(ctx)
+	}
 	return len(s.pending) > 0, failed
 }
 

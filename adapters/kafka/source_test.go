@@ -113,6 +113,39 @@ func TestSourceReadsBoundedTopicsToTheEndAndStops(t *testing.T) {
 	}
 }
 
+// ending is a context that ends while what waits for it has an answer already.
+type ending struct{ context.Context }
+
+func (ending) Err() error { return context.Canceled }
+
+// What the client has ready is handed over once: a poll that is cancelled while it takes it must keep it.
+func TestACancelledPollKeepsWhatItHasFetched(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(500)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Bounded: true, MaxPollRecords: 10})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	values, _ := drain(t, s, 10)
+	for range 5 {
+		switch batch, err := s.Poll(ending{t.Context()}); {
+		case err == nil && batch != nil:
+			for _, r := range batch.Records {
+				values = append(values, string(r.Value))
+			}
+		case !errors.Is(err, context.Canceled):
+			t.Fatalf("a cancelled poll: %v, %v", batch, err)
+		}
+	}
+	rest, _ := drain(t, s, -1)
+	if got := len(values) + len(rest); got != 500 {
+		t.Errorf("%d records of 500", got)
+	}
+}
+
 func TestSourceEndsWithoutARecordWhenItsTopicIsEmpty(t *testing.T) {
 	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 2}})
 	s := source(t, SourceConfig{Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Bounded: true})
