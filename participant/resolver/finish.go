@@ -77,6 +77,13 @@ func (l *lane) mine(d *unisinkv1.Duty) bool {
 	return h.GetName() != "" && h.GetKind() == is.GetKind() && h.GetIdentity() == is.GetIdentity()
 }
 
+// handOwn reports a duty of a transaction by hand that is this resource's, by its handle or by the name that it was announced
+// under.
+func (l *lane) handOwn(d *unisinkv1.Duty) bool {
+	b := d.GetBranch()
+	return b.GetTxn() != "" && (l.mine(d) || d.GetHandle().GetName() == "" && b.GetResource() == l.alias)
+}
+
 func (l *lane) startChain(ctx context.Context, c chain, list []*unisinkv1.Duty) {
 	t := l.chains[c]
 	if t == nil {

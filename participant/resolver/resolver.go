@@ -140,30 +140,42 @@ func (r *Resolver) Run(ctx context.Context) error {
 // byHandAtOnce is about how many branches by hand one answer names.
 const byHandAtOnce = 1000
 
-// poll asks for duties and hands each lane its own. Where there are more by hand than one answer holds, the next time it
-// goes on behind them, and begins again after the last: what cannot be finished hides nothing for ever.
+// poll asks for duties and hands each lane its own. Where there are more by hand than one answer holds it goes on behind
+// them, and begins again after the last: what cannot be finished hides nothing for ever. What an answer names by hand has
+// the time between two polls; behind an answer that names nothing of this resolver's it goes on at once.
 func (r *Resolver) poll(ctx context.Context) {
-	after := ""
-	for {
-		if refs := r.reached(); len(refs) > 0 {
-			asOf := time.Now()
-			got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{Resources: refs, ByHandAtMost: byHandAtOnce, After: after})
-			switch {
-			case err == nil:
-				r.answered(ctx)
-				whole := after == "" && got.GetNext() == ""
-				after = got.GetNext()
-				for _, l := range r.lanes {
-					l.give(newOrders(got, asOf, whole))
-				}
-			case ctx.Err() == nil:
-				r.unanswered(ctx, err)
-			}
-		}
-		if !route.Sleep(ctx, r.c.Poll) {
+	for after := ""; ; {
+		next, own := r.page(ctx, after)
+		skip := next != after && next != "" && !own
+		after = next
+		if !skip && !route.Sleep(ctx, r.c.Poll) {
 			return
 		}
 	}
+}
+
+// page asks once, from a place on, and hands over what comes. It returns the place to go on from, which is the same one if
+// nothing came, and whether something by hand is a lane's own.
+func (r *Resolver) page(ctx context.Context, after string) (next string, own bool) {
+	refs := r.reached()
+	if len(refs) == 0 {
+		return after, false
+	}
+	asOf := time.Now()
+	got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{Resources: refs, ByHandAtMost: byHandAtOnce, After: after})
+	if err != nil {
+		if ctx.Err() == nil {
+			r.unanswered(ctx, err)
+		}
+		return after, false
+	}
+	r.answered(ctx)
+	o := newOrders(got, asOf, after == "" && got.GetNext() == "")
+	for _, l := range r.lanes {
+		own = own || slices.ContainsFunc(o.duties, l.handOwn)
+		l.give(o)
+	}
+	return got.GetNext(), own
 }
 
 // duties are all that there are, however many answers they take.
