@@ -98,7 +98,7 @@ func (l *lane) startChain(ctx context.Context, c chain, list []*unisinkv1.Duty) 
 		list = slices.Clone(list)
 		slices.Reverse(list)
 	}
-	t.flying = true
+	t.begin()
 	l.flying++
 	o := l.now
 	l.task(ctx, func(ctx context.Context) func() {

@@ -116,16 +116,17 @@ func (l *lane) endAll() {
 	}
 }
 
-// heard makes due what failed for want of a coordinator before these orders were asked for: one answers now, and what is
-// owed must not wait out pauses that grew while none did.
+// heard makes due what was tried while no coordinator answered, and failed for that: one answers again, and what is owed
+// must not wait out pauses that grew while none did. What fails while one answers waits, also if that is for want of one: it
+// lists duties and takes no proof.
 func (l *lane) heard() {
 	if mutant.On("resolver/due-when-answered") {
 		return
 	}
 	for _, t := range l.chains {
-		t.answered(l.now.asOf)
+		t.answered(l.now.back)
 	}
-	if l.sweep.answered(l.now.asOf) {
+	if l.sweep.answered(l.now.back) {
 		l.sweep.soon = l.sweep.next
 	}
 }
@@ -219,27 +220,31 @@ func (l *lane) ask(ctx context.Context) (participant.Description, error) {
 type try struct {
 	flying   bool
 	failures int
-	failedAt time.Time // the last time
+	begun    time.Time // the last time
 	next     time.Time
 	err      error
 	branch   *unisinkv1.BranchRef
 }
 
-// answered reports that a try failed for want of a coordinator, before at, and makes it due.
-func (t *try) answered(at time.Time) bool {
-	if t.flying || t.err == nil || !route.Retryable(t.err) || !t.failedAt.Before(at) {
+// answered reports that a try failed for want of a coordinator which was begun before they were back, and makes it due. The
+// next one is begun later.
+func (t *try) answered(back time.Time) bool {
+	if t.flying || t.err == nil || !route.Retryable(t.err) || !t.begun.Before(back) {
 		return false
 	}
-	t.next = at
+	t.next = back
 	return true
 }
+
+// begin notes that something is tried.
+func (t *try) begin() { t.flying, t.begun = true, time.Now() }
 
 const firstWait, longestWait = 100 * time.Millisecond, 30 * time.Second
 
 // failed notes an error and returns how long to wait: twice as long each time, or as the resource says.
 func (t *try) failed(err error) time.Duration {
 	t.failures++
-	t.err, t.failedAt = err, time.Now()
+	t.err = err
 	wait := min(firstWait<<min(t.failures-1, 20), longestWait)
 	if later := (*participant.RetryAfter)(nil); errors.As(err, &later) {
 		wait = max(wait, later.After)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/unisink/unisink/participant"
+	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -65,17 +67,15 @@ func committed(txn int, identity string) *unisinkv1.Duty {
 	}
 }
 
-const polled = 10 * time.Second
-
 // resolving runs a resolver of one resource, "mine", in virtual time, as long as f does.
-func resolving(t *testing.T, g group, f func(t *testing.T)) {
+func resolving(t *testing.T, g group, poll time.Duration, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cl, err := participant.NewClient(participant.ClientConfig{Coordinators: []string{"nobody:1"}}) // it is not asked
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := New(Config{Client: cl, Poll: polled, Resources: []Resource{{Name: "out", Finisher: willing{"mine"}}}})
+		r, err := New(Config{Client: cl, Poll: poll, Resources: []Resource{{Name: "out", Finisher: willing{"mine"}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -121,9 +121,63 @@ func TestPagesOfOthersDoNotDelayOnesOwn(t *testing.T) {
 		},
 		prove: func() error { return nil },
 	}
-	resolving(t, g, func(*testing.T) { time.Sleep(5 * polled) })
+	const polled = 10 * time.Second
+	resolving(t, g, polled, func(*testing.T) { time.Sleep(5 * polled) })
 	want := []question{{"", 0}, {"a", 0}, {"b", 0}, {"c", polled}, {"d", polled}, {"e", 2 * polled}, {"", 3 * polled}}
 	if n := min(len(asked), len(want)); !slices.Equal(asked[:n], want) {
 		t.Errorf("asked %v, want %v", asked, want)
 	}
+}
+
+// A group that lists duties and takes no proof, for want of a disk for instance, is not asked for each at every poll: the pauses
+// grow. Those that have grown while nobody answered at all are over when somebody does.
+func TestPausesGrowWhileAnswersComeAndEndWithASilence(t *testing.T) {
+	var mu sync.Mutex // guards the rest
+	lists, tries := true, 0
+	g := group{
+		list: func(string) (*unisinkv1.ListDutiesResponse, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if !lists {
+				return nil, route.ErrUnreachable
+			}
+			return &unisinkv1.ListDutiesResponse{Duties: []*unisinkv1.Duty{committed(1, "mine")}}, nil
+		},
+		prove: func() error {
+			mu.Lock()
+			defer mu.Unlock()
+			tries++
+			return route.ErrUnreachable
+		},
+	}
+	resolving(t, g, time.Second, func(t *testing.T) {
+		during := func(d time.Duration) int {
+			mu.Lock()
+			tries = 0
+			mu.Unlock()
+			time.Sleep(d) // virtual
+			mu.Lock()
+			defer mu.Unlock()
+			return tries
+		}
+		if n := during(10 * time.Minute); n < 20 || n > 40 {
+			t.Errorf("a proof was tried %d times in 10 minutes, want 8 times and then each 30 s", n)
+		}
+		answers := func(yes bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			lists = yes
+		}
+		answers(false)
+		if n := during(10 * time.Minute); n < 15 || n > 40 {
+			t.Errorf("a proof was tried %d times in 10 minutes without an answer", n)
+		}
+		answers(true)
+		if n := during(2 * time.Second); n < 1 {
+			t.Error("once there are answers again it is not tried at once")
+		}
+		if n := during(10 * time.Minute); n > 40 {
+			t.Errorf("after that it was tried %d times in 10 minutes", n)
+		}
+	})
 }

@@ -64,6 +64,7 @@ type Resolver struct {
 
 	mu     sync.Mutex // guards the rest; held for memory only
 	silent bool       // the last poll was not answered
+	back   time.Time  // when one was answered after one that was not; zero: never yet
 }
 
 // New fills in the defaults, and reports every mistake at once.
@@ -169,8 +170,8 @@ func (r *Resolver) page(ctx context.Context, after string) (next string, own boo
 		}
 		return after, false
 	}
-	r.answered(ctx)
 	o := newOrders(got, asOf, after == "" && got.GetNext() == "")
+	o.back = r.answered(ctx)
 	for _, l := range r.lanes {
 		own = own || slices.ContainsFunc(o.duties, l.handOwn)
 		l.give(o)
@@ -207,14 +208,19 @@ func (r *Resolver) reached() []*unisinkv1.ResourceRef {
 	return refs
 }
 
-func (r *Resolver) answered(ctx context.Context) {
+// answered notes an answer, and returns when the last silence ended.
+func (r *Resolver) answered(ctx context.Context) (back time.Time) {
 	r.mu.Lock()
 	was := r.silent
-	r.silent = false
+	if r.silent = false; was {
+		r.back = time.Now()
+	}
+	back = r.back
 	r.mu.Unlock()
 	if was {
 		r.log.InfoContext(ctx, "the coordinator tells duties again")
 	}
+	return back
 }
 
 // unanswered says once that nobody tells what is to be done; it is asked on and on.
@@ -232,6 +238,7 @@ func (r *Resolver) unanswered(ctx context.Context, err error) {
 type orders struct {
 	ns       participant.Namespace
 	asOf     time.Time // before the question: what was proven since may still be among them
+	back     time.Time // when the last silence of the coordinators ended; zero: there was none
 	ahead    time.Duration
 	interval time.Duration // between sweeps
 	duties   []*unisinkv1.Duty

@@ -109,7 +109,8 @@ func (l *lane) startSweep(ctx context.Context) {
 			j.ask[txn] = true
 		}
 	}
-	s.flying, s.soon = true, time.Time{}
+	s.begin()
+	s.soon = time.Time{}
 	s.due = now.Add(cmp.Or(l.r.c.SweepInterval, l.now.interval, time.Minute))
 	l.beside(ctx, func(ctx context.Context) func() {
 		done := l.sweepNow(ctx, j)
