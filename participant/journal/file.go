@@ -144,7 +144,8 @@ func (f *File) unopened(err error) error {
 }
 
 // keepName makes the file's name durable, also where it was there before: the process that made it may have died
-// before this. Another file in its place has a name of its own to be made durable.
+// before this. Another file in its place has a name of its own to be made durable. It takes away what such a process has left
+// beside it.
 func (f *File) keepName(write bool) error {
 	if !write {
 		return nil
@@ -160,6 +161,7 @@ func (f *File) keepName(write bool) error {
 		return err
 	}
 	f.named = now
+	f.sweep()
 	return nil
 }
 
