@@ -18,9 +18,36 @@ const scope = "orders/0"
 func bounds() check.Bounds {
 	return check.Bounds{
 		MaxPending:   map[string]int{scope: 2},
-		Resources:    map[string]map[string][]string{scope: {"m1": {"a", "b"}, "m2": {"a"}}},
+		Resources:    map[string]map[string][]string{scope: {"m1": {"a", "b"}, "m2": {"a"}, "m3": {"out", "late"}}},
+		Windows:      map[string]map[string]check.Windows{scope: {"m3": tens}},
 		DecideWithin: 15 * time.Second, Grace: 5 * time.Second, Share: 0.9, EntriesPerChange: 1, Broken: []string{"takes back its vote"}, Secrets: []string{"hunter2"},
 	}
+}
+
+// tens are the windows of member m3: it counts in tens, and its fourth record comes too late.
+var tens = check.Windows{Size: 10, Every: 10, Splits: 1, Late: "late", Source: []check.Reading{
+	{Key: "b", Time: 1, Value: 1},
+	{Key: "a", Time: 5, Value: 2},
+	{Key: "a", Time: 12, Value: 3},
+	{Key: "a", Time: 3, Value: 4},
+	{Key: "b", Time: 25, Value: 5},
+	{Key: "b", Time: 26, Value: 6},
+}}
+
+// made is what the records of m3 from one offset to another make visible.
+func made(from, to int64) map[string][]string {
+	all := map[string][]string{}
+	for i := from; i < to; i++ {
+		switch i {
+		case 2:
+			all["out"] = append(all["out"], "a@0…10=1/2", "b@0…10=1/1")
+		case 3:
+			all["late"] = append(all["late"], "late:0/3")
+		case 4:
+			all["out"] = append(all["out"], "a@10…20=1/3")
+		}
+	}
+	return all
 }
 
 // story writes a history by hand: two epochs, a rewind, another generation, and transactions by hand.
@@ -36,7 +63,7 @@ func (s *story) add(e check.Event) {
 }
 
 func (s *story) open(g uint64) {
-	for _, share := range [][2]string{{"m1", "a"}, {"m1", "b"}, {"m2", "a"}} {
+	for _, share := range [][2]string{{"m1", "a"}, {"m1", "b"}, {"m2", "a"}, {"m3", "out"}, {"m3", "late"}} {
 		s.add(check.Event{Kind: check.Opened, Store: share[0] + share[1], Branch: check.Branch{
 			Scope: scope, Member: share[0], Resource: share[1], Epoch: check.Epoch{Generation: g},
 		}})
@@ -47,7 +74,7 @@ func (s *story) open(g uint64) {
 func (s *story) epoch(g, n uint64, from, to int64, index uint64) {
 	e := check.Epoch{Generation: g, N: n}
 	for _, kind := range []check.Kind{check.Prepared, check.Voted, check.Decided, check.Committed} {
-		for _, member := range []string{"m1", "m2"} {
+		for _, member := range []string{"m1", "m2", "m3"} {
 			if kind == check.Voted {
 				s.add(check.Event{Who: member, Kind: kind, Offset: to, Branch: check.Branch{Scope: scope, Member: member, Epoch: e}})
 				continue
@@ -56,13 +83,20 @@ func (s *story) epoch(g, n uint64, from, to int64, index uint64) {
 				s.add(check.Event{Who: "n" + member[1:], Kind: kind, Index: index, Branch: check.Branch{Scope: scope, Epoch: e}})
 				continue
 			}
-			var records []string
+			var copied []string
 			for i := from; i < to; i++ {
-				records = append(records, fmt.Sprintf("%s-%d", member, i))
+				copied = append(copied, fmt.Sprintf("%s-%d", member, i))
 			}
-			for _, r := range map[string][]string{"m1": {"a", "b"}, "m2": {"a"}}[member] {
-				b := check.Branch{Scope: scope, Member: member, Resource: r, Epoch: e}
-				s.add(check.Event{Kind: kind, Store: member + r, Branch: b, Handle: b.String() + "#1", Records: records})
+			windows := made(from, to)
+			for _, r := range bounds().Resources[scope][member] {
+				records := copied
+				if member == "m3" {
+					records = windows[r]
+				}
+				if len(records) > 0 {
+					b := check.Branch{Scope: scope, Member: member, Resource: r, Epoch: e}
+					s.add(check.Event{Kind: kind, Store: member + r, Branch: b, Handle: b.String() + "#1", Records: records})
+				}
 			}
 		}
 	}
@@ -132,6 +166,17 @@ func TestOfSeveralRewindsTheLastCounts(t *testing.T) {
 	}
 }
 
+// committed is what became visible of an epoch in the first resource of a name.
+func (s *story) committed(g, n uint64, resource string) *check.Event {
+	for i := range s.events {
+		e := &s.events[i]
+		if e.Kind == check.Committed && e.Branch.Epoch == (check.Epoch{Generation: g, N: n}) && e.Branch.Resource == resource {
+			return e
+		}
+	}
+	panic("no such event")
+}
+
 func last(events []check.Event, kind check.Kind) int {
 	for i := len(events) - 1; i >= 0; i-- {
 		if events[i].Kind == kind {
@@ -151,9 +196,9 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		spoil      func(*story)
 		alsoBroken string // rules that the same history breaks rightly
 	}{
-		{"C1", "a record is missing", func(s *story) { e := &s.events[last(s.events, check.Committed)]; e.Records = e.Records[1:] }, ""},
+		{"C1", "a record is missing", func(s *story) { e := s.committed(2, 1, "a"); e.Records = e.Records[1:] }, ""},
 		{"C1", "a record is there twice", func(s *story) {
-			e := &s.events[last(s.events, check.Committed)]
+			e := s.committed(2, 1, "a")
 			e.Records = append(slices.Clone(e.Records), e.Records...)
 		}, ""},
 		{"C1", "records of an epoch that nobody decided", func(s *story) {
@@ -161,7 +206,7 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		}, ""},
 		{"C1", "a rewind went on from where it was before", func(s *story) {
 			s.events = slices.DeleteFunc(s.events, func(e check.Event) bool { return e.Kind == check.Rewound })
-		}, ""},
+		}, "C14"},
 		{"C1", "an older epoch became visible after a younger one", func(s *story) {
 			var first, second int
 			for i, e := range s.events {
@@ -182,7 +227,7 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		{"C2", "a resource broke its promise", func(s *story) { s.add(check.Event{Kind: check.Heuristic, Text: "gone"}) }, ""},
 		{"C3", "the record knows nothing of a decision", func(s *story) {
 			s.add(check.Event{Who: "n1", Kind: check.Decided, Index: 21, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 2, N: 2}}})
-		}, "C1"},
+		}, "C14"},
 		{"C3", "a generation was closed at two numbers", func(s *story) {
 			s.add(check.Event{Who: "n2", Kind: check.Closed, Index: 12, Branch: check.Branch{Scope: scope, Epoch: check.Epoch{Generation: 1, N: 1}}})
 		}, ""},
@@ -258,6 +303,28 @@ func TestEachRuleSeesWhatBreaksIt(t *testing.T) {
 		{"C12", "aborted, and there", func(s *story) { s.transfer("t3", 3, check.Committed, check.AnswerAborted) }, ""},
 		{"C12", "refused, and there", func(s *story) { s.transfer("t3", 3, check.Committed, check.AnswerRefused) }, ""},
 		{"C13", "a log line with a secret", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Said, Text: "password=hunter2"}) }, ""},
+		{"C14", "a window's result is missing", func(s *story) { s.committed(1, 2, "out").Records = nil }, ""},
+		{"C14", "a window has fired once more in a later epoch", func(s *story) {
+			e := s.committed(1, 2, "out")
+			e.Records = append([]string{"b@0…10=1/1"}, e.Records...)
+		}, ""},
+		{"C14", "a record did not count", func(s *story) { s.committed(1, 2, "out").Records = []string{"a@10…20=1/2"} }, ""},
+		{"C14", "a window has fired before its time", func(s *story) {
+			e := s.committed(1, 1, "out")
+			e.Records = append(slices.Clone(e.Records), "a@10…20=1/3")
+		}, ""},
+		{"C14", "the results are in another order", func(s *story) {
+			e := s.committed(1, 1, "out")
+			e.Records = []string{e.Records[1], e.Records[0]}
+		}, ""},
+		{"C14", "a record that is late is nowhere", func(s *story) { s.committed(2, 1, "late").Records = nil }, ""},
+		{"C14", "a position that the source does not have", func(s *story) {
+			for i := range s.events {
+				if e := &s.events[i]; e.Kind == check.Voted && e.Branch.Member == "m3" && e.Branch.Epoch.Generation == 2 {
+					e.Offset = 7
+				}
+			}
+		}, ""},
 		{"C13", "an entry with a secret", func(s *story) { s.add(check.Event{Who: "n1", Kind: check.Entry, Index: 11, Term: 2, Text: "hunter2"}) }, ""},
 	}
 	seen := map[string]bool{}

@@ -2,5 +2,5 @@
 // nothing else. It imports nothing of the coordinator, so that it cannot share its mistakes, and
 // reads no clock: a history that was saved is judged again as it was.
 //
-// The rules are numbered C1 to C13; see README.md of tests/jepsen-style for what each one finds.
+// The rules are numbered C1 to C14; see README.md of tests/jepsen-style for what each one finds.
 package check

@@ -26,8 +26,8 @@ const (
 	RolledBack       // Store, Branch, Handle
 	Held             // found prepared and not finished at the end: Store, Handle
 	Barrier          // a member was told: Scope, Member, Epoch
-	Voted            // a member voted: Scope, Member, Epoch
-	Started          // a member was started: Scope, Member, Epoch.Generation, Offset it began at
+	Voted            // a member voted: Scope, Member, Epoch, Offset; Op "drain": all its windows have fired
+	Started          // a member was started: Scope, Member, Epoch.Generation, Offset it began at; Records: parts of its state
 	Decided          // a node applied it: Who (node), Scope, Epoch, Index
 	Closed           // a node applied it: Who (node), Scope, Epoch, Index
 	Heuristic        // a resource broke its promise: Text
@@ -181,9 +181,17 @@ func (e Event) what() string {
 	case Barrier:
 		return fmt.Sprintf("barrier %s of %s %s", e.Branch.Epoch, e.Branch.Scope, e.Text)
 	case Voted:
-		return fmt.Sprintf("votes for %s of %s at %d", e.Branch.Epoch, e.Branch.Scope, e.Offset)
+		text := fmt.Sprintf("votes for %s of %s at %d", e.Branch.Epoch, e.Branch.Scope, e.Offset)
+		if e.Op != "" {
+			text += " (" + e.Op + ")"
+		}
+		return text
 	case Started:
-		return fmt.Sprintf("starts generation %d of %s at %d", e.Branch.Epoch.Generation, e.Branch.Scope, e.Offset)
+		text := fmt.Sprintf("starts generation %d of %s at %d", e.Branch.Epoch.Generation, e.Branch.Scope, e.Offset)
+		if len(e.Records) > 0 {
+			text += fmt.Sprintf(", state %s", span(e.Records))
+		}
+		return text
 	case Decided:
 		return fmt.Sprintf("applied %d: decided %s of %s", e.Index, e.Branch.Epoch, e.Branch.Scope)
 	case Closed:
@@ -248,7 +256,7 @@ func Trace(events []Event, all bool) string {
 
 // Finding is one broken rule.
 type Finding struct {
-	Rule string // C1 … C13
+	Rule string // C1 … C14
 	Text string
 }
 
