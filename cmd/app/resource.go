@@ -120,7 +120,8 @@ func aged(n uint32, oldestMS int64) string {
 }
 
 // tellDebts names the resources in which nobody has looked yet for what closed generations have left: a process that died
-// before it voted leaves prepared work there of which the coordinator knows nothing.
+// before it voted leaves prepared work there of which the coordinator knows nothing. Where the last of them was stopped in
+// order nothing of that kind is expected, and that is said instead.
 func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
 	r, err := cl.Resolution().ListResources(ctx, &unisinkv1.ListResourcesRequest{})
 	if status.Code(err) == codes.PermissionDenied {
@@ -130,21 +131,69 @@ func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, x := range r.GetResources() {
-		if x.GetDebts() > 0 {
-			names = append(names, resourceText(x))
-		}
-	}
-	if len(names) == 0 {
+	if !slices.ContainsFunc(r.GetResources(), func(x *unisinkv1.ResourceStatus) bool { return x.GetDebts() > 0 }) {
 		return nil
 	}
-	fmt.Fprintln(a.out, "\nNobody has looked yet for what closed generations may have left prepared in these resources; the next start of\n"+
-		"their pipeline does, or `unisink resolver`, and `unisink resource sweep FILE --dry-run` shows what there is:")
+	p, err := cl.Pipelines().ListPipelines(ctx, &unisinkv1.ListPipelinesRequest{})
+	if err != nil {
+		return err
+	}
+	inOrder := map[string]bool{} // scopes that owe, and whether they were stopped in order
+	for _, x := range p.GetPipelines() {
+		for _, s := range x.GetScopes() {
+			if s.GetDebts() > 0 {
+				inOrder[scopeText(s.GetScope())] = stoppedInOrder(s)
+			}
+		}
+	}
+	unlooked, quiet := owing(r.GetResources(), inOrder)
+	a.tellNames("\nNobody has looked yet for what closed generations may have left prepared in these resources; the next start of\n"+
+		"their pipeline does, or `unisink resolver`, and `unisink resource sweep FILE --dry-run` shows what there is:", unlooked)
+	a.tellNames("\nWhat wrote to these resources was stopped in order, with its last epoch proven, and should have left nothing prepared.\n"+
+		"The next start of their pipeline looks all the same, or `unisink resolver`:", quiet)
+	return nil
+}
+
+// stoppedInOrder reports that the newest generation of a scope has ended with a final epoch that is proven: behind it nothing
+// is written, and what older ones had left was looked for before it began.
+func stoppedInOrder(s *unisinkv1.ScopeStatus) bool {
+	return !s.GetOpen() && s.GetUnfinished() == 0 && slices.ContainsFunc(s.GetRestorePoints(), func(p *unisinkv1.KeptRestorePoint) bool {
+		return p.GetFinal() && p.GetEpoch().GetGeneration() == s.GetGeneration() && p.GetEpoch().GetN() == s.GetFinal()
+	})
+}
+
+// owing are the resources with debts: those in which something may have been left, and those of which all who owe were
+// stopped in order.
+func owing(all []*unisinkv1.ResourceStatus, inOrder map[string]bool) (unlooked, quiet []string) {
+	for _, x := range all {
+		if x.GetDebts() == 0 {
+			continue
+		}
+		owes, ordered := false, true
+		for _, user := range x.GetUsedBy() {
+			scope, _, _ := strings.Cut(user, " ")
+			if in, debts := inOrder[scope]; debts {
+				owes, ordered = true, ordered && in
+			}
+		}
+		if owes && ordered {
+			quiet = append(quiet, resourceText(x))
+		} else {
+			unlooked = append(unlooked, resourceText(x))
+		}
+	}
+	return unlooked, quiet
+}
+
+// tellNames names some resources below a text; none: it says nothing.
+func (a *app) tellNames(text string, names []string) {
+	if len(names) == 0 {
+		return
+	}
+	fmt.Fprintln(a.out, text)
 	for _, name := range names {
 		fmt.Fprintln(a.out, "  "+plain(a.named(name)))
 	}
-	return nil
 }
 
 func resourceText(x *unisinkv1.ResourceStatus) string {
