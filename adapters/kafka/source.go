@@ -196,8 +196,8 @@ func (s *Source) Poll(ctx context.Context) (*stream.Batch, error) {
 	}
 }
 
-// fetch waits for records and queues them by partition. False: nothing came in time. What came is kept, also when ctx has
-// ended meanwhile: the client will not give it again.
+// fetch waits for records and queues them by partition. False: nothing came in time. What came is kept, and what went wrong
+// is told, also when ctx has ended meanwhile: the client gives and tells neither again.
 func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 	wait, cancel := context.WithTimeout(ctx, s.cfg.PollWait)
 	defer cancel()
@@ -206,7 +206,8 @@ func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 	var failed error
 	fetches.EachPartition(func(fp kgo.FetchTopicPartition) {
 		if fp.Err != nil {
-			if failed == nil && !errors.Is(fp.Err, context.DeadlineExceeded) {
+			over := errors.Is(fp.Err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(fp.Err, context.Canceled)
+			if failed == nil && !over {
 				failed = s.explain(fp.Topic, fp.Partition, fp.Err)
 			}
 			return
@@ -215,11 +216,8 @@ func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 			s.pending = append(s.pending, fetched{p, fp.FetchPartition})
 		}
 	})
-	if ctx.Err() != nil {
-		if len(s.pending) > 0 {
-			return true, nil
-		}
-		return false, context.Cause(ctx)
+	if failed == nil && len(s.pending) == 0 && ctx.Err() != nil {
+		failed = context.Cause(ctx)
 	}
 	return len(s.pending) > 0, failed
 }

@@ -7,8 +7,11 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/unisink/unisink/adapters/kafka/devkafka"
@@ -144,6 +147,54 @@ func TestACancelledPollKeepsWhatItHasFetched(t *testing.T) {
 	if got := len(values) + len(rest); got != 500 {
 		t.Errorf("%d records of 500", got)
 	}
+}
+
+// What the client tells of a partition it tells once, too, and reads on where the log was cut off. A poll that is cancelled
+// while it takes that must tell it, or nobody ever learns that records which were read are gone.
+func TestACancelledPollTellsThatTheLogWasCutOff(t *testing.T) {
+	b := broker(t, devkafka.Config{Topics: map[string]int{"orders": 1}})
+	a := admin(t, b)
+	if err := a.Produce(t.Context(), "orders", numbered(10)); err != nil {
+		t.Fatal(err)
+	}
+	s := source(t, SourceConfig{
+		Name: "in", Brokers: []string{b.Addr()}, Topics: []string{"orders"}, Options: []kgo.Opt{kgo.DisableFetchSessions()},
+	})
+	if err := s.Open(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, s, 10)
+	b.Cluster().ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		asked, resp := req.(*kmsg.OffsetForLeaderEpochRequest), req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		topic := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		topic.Topic = "orders"
+		p := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+		p.LeaderEpoch, p.EndOffset = asked.Topics[0].Partitions[0].LeaderEpoch, 5
+		topic.Partitions = append(topic.Partitions, p)
+		resp.Topics = append(resp.Topics, topic)
+		return resp, nil, true
+	})
+	b.Cluster().ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) { // another one leads
+		asked, resp := req.(*kmsg.FetchRequest), req.ResponseKind().(*kmsg.FetchResponse)
+		for _, x := range asked.Topics {
+			topic := kmsg.NewFetchResponseTopic()
+			topic.Topic, topic.TopicID = x.Topic, x.TopicID
+			p := kmsg.NewFetchResponseTopicPartition()
+			p.ErrorCode = kerr.FencedLeaderEpoch.Code
+			topic.Partitions = append(topic.Partitions, p)
+			resp.Topics = append(resp.Topics, topic)
+		}
+		return resp, nil, true
+	})
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+		switch batch, err := s.Poll(ending{t.Context()}); {
+		case errors.Is(err, participant.ErrMisconfigured) && strings.Contains(err.Error(), "cut off at 5"):
+			return
+		case !errors.Is(err, context.Canceled):
+			t.Fatalf("a cancelled poll: %v, %v", batch, err)
+		}
+	}
+	t.Error("it was never told")
 }
 
 func TestSourceEndsWithoutARecordWhenItsTopicIsEmpty(t *testing.T) {
