@@ -206,7 +206,7 @@ func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 	var failed error
 	fetches.EachPartition(func(fp kgo.FetchTopicPartition) {
 		if fp.Err != nil {
-			over := errors.Is(fp.Err, context.DeadlineExceeded) || ctx.Err() != nil && errors.Is(fp.Err, context.Canceled)
+			over := errors.Is(fp.Err, context.DeadlineExceeded) || ctx.Err() != nil && isAny(fp.Err, context.Canceled, kgo.ErrClientClosed)
 			if failed == nil && !over {
 				failed = s.explain(fp.Topic, fp.Partition, fp.Err)
 			}
