@@ -59,12 +59,14 @@ func checkHand(bs []HandBranch, handles bool) string {
 	return ""
 }
 
-func handBranches(bs []HandBranch) []Branch {
+// handBranches makes branches of what a command names, sorted; like are those that are kept already.
+func handBranches(bs []HandBranch, like []Branch) []Branch {
 	out := make([]Branch, len(bs))
 	for i, b := range bs {
 		out[i] = Branch{ID: BranchID{Resource: b.Resource}, Handle: b.Handle}
 	}
 	slices.SortFunc(out, func(x, y Branch) int { return x.ID.Compare(y.ID) })
+	ownTexts(out, like)
 	return out
 }
 
@@ -78,7 +80,7 @@ func (m *Machine) announce(s *step, c *Command, b Announce) {
 		s.refuse(Invalid, "transaction %s is announced badly: %s", b.Txn, bad)
 		return
 	}
-	branches := handBranches(b.Branches)
+	branches := handBranches(b.Branches, nil)
 	if t := m.txns[b.Txn]; t != nil {
 		s.Outcome, s.Deadline = t.Outcome, t.Deadline
 		if t.Outcome != Pending || !slices.EqualFunc(t.Branches, branches, sameBranch) {
@@ -109,8 +111,12 @@ func (m *Machine) commit(s *step, c *Command, b Commit) {
 		s.refuse(Invalid, "transaction %s: %s", b.Txn, bad)
 		return
 	}
-	branches := handBranches(b.Branches)
 	t := m.txns[b.Txn]
+	var announced []Branch
+	if t != nil {
+		announced = t.Branches
+	}
+	branches := handBranches(b.Branches, announced)
 	switch {
 	case t == nil:
 		at, ok := m.admit(s, b.Txn, c.At)

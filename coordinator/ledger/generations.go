@@ -400,6 +400,11 @@ func (m *Machine) applyDecision(s *step, c *Command, sc *scope, g *GenerationRec
 	if len(r.Branches) == 0 {
 		r.ProvenAt = max(c.At, 1)
 	}
+	if last := len(sc.epoch) - 1; last >= 0 {
+		ownTexts(r.Branches, sc.epoch[last].Branches)
+	} else {
+		ownTexts(r.Branches, nil)
+	}
 	m.editGeneration(sc, g, func() { g.Final = b.Epoch.N })
 	e := m.addEpoch(sc, r)
 	sc.restore = b.Epoch

@@ -50,13 +50,13 @@ func barrenWait(n uint32) int64 {
 // keep a generation from being closed.
 func clip(s string) string {
 	if len(s) <= MaxText {
-		return strings.ToValidUTF8(s, "?")
+		return strings.ToValidUTF8(strings.Clone(s), "?")
 	}
 	end := MaxText
 	for end > 0 && !utf8.RuneStart(s[end]) {
 		end--
 	}
-	return strings.ToValidUTF8(s[:end], "?")
+	return strings.ToValidUTF8(strings.Clone(s[:end]), "?")
 }
 
 func handleSize(h Handle) int {

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"fmt"
+	"strings"
 )
 
 // CurrentFeatureLevel is the newest feature level that this binary can follow.
@@ -368,6 +369,7 @@ func (m *Machine) refParts(vs []Vote, by int) []Retired {
 
 // addTxn keeps a hand-run transaction.
 func (m *Machine) addTxn(t *txn) {
+	t.ID = TxnID(strings.Clone(string(t.ID)))
 	t.handleSum = m.handleDigests(t.Branches)
 	m.putTxn(nil, t)
 }
