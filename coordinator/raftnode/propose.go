@@ -277,7 +277,7 @@ func (s *stuckTransfer) saw(err error, now time.Time, stop *failStop) {
 type stamps struct {
 	skew func() time.Duration // of the clock; nil: none
 	last int64                // the newest
-	made time.Time            // when that was
+	made time.Time            // the time up to which it counts
 }
 
 // next is the time of an entry that is made now. It never goes back, nor does it stand: where the clock was set back, it
@@ -293,7 +293,7 @@ func (s *stamps) next(now time.Time) int64 {
 		return at
 	}
 	if half := now.Sub(s.made).Milliseconds() / 2; half > 0 { // by the monotonic clock
-		s.last, s.made = s.last+half, now
+		s.last, s.made = s.last+half, s.made.Add(2*time.Duration(half)*time.Millisecond) // what is left over counts for the next
 	}
 	return s.last
 }

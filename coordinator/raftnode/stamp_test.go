@@ -33,3 +33,20 @@ func TestStampsNeitherGoBackNorStandWhenTheClockIsSetBack(t *testing.T) {
 	now = now.Add(time.Second)
 	expect("after that", 1_201_000)
 }
+
+// Whatever the time between two entries, nothing of it is lost: half the pace is half the pace.
+func TestStampsGoAtHalfThePaceHoweverFarApartEntriesAre(t *testing.T) {
+	for _, apart := range []time.Duration{900 * time.Microsecond, 1900 * time.Microsecond, 2900 * time.Microsecond, 3900 * time.Microsecond, 7 * time.Millisecond} {
+		now, skew := time.UnixMilli(1_000_000), 100*time.Second
+		s := &stamps{skew: func() time.Duration { return skew }}
+		begun := s.next(now)
+		skew = 0
+		for range 1000 {
+			now = now.Add(apart)
+			s.next(now)
+		}
+		if got, want := s.next(now)-begun, (500 * apart).Milliseconds(); got != want {
+			t.Errorf("entries %s apart: stamps went on by %d ms in %s, want %d", apart, got, 1000*apart, want)
+		}
+	}
+}
