@@ -46,6 +46,7 @@ type lane struct {
 type said struct {
 	text     string
 	is       *unisinkv1.ResourceRef // nil until the resource has described itself
+	blind    bool                   // it cannot list everything that is prepared
 	trouble  string
 	listedAt time.Time
 	prepared int
@@ -75,6 +76,13 @@ func (l *lane) identity() (*unisinkv1.ResourceRef, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.said.is, l.said.is != nil
+}
+
+// blind reports a resource that cannot list everything that is prepared in it.
+func (l *lane) blind() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.blind
 }
 
 // run works until ctx ends, and returns when its tasks have.
@@ -171,7 +179,7 @@ func (l *lane) describe(ctx context.Context) bool {
 		d, err := l.ask(ctx)
 		if err == nil {
 			l.mu.Lock()
-			l.said.is, l.said.trouble = &unisinkv1.ResourceRef{Kind: d.Kind, Identity: d.Identity}, ""
+			l.said.is, l.said.blind, l.said.trouble = &unisinkv1.ResourceRef{Kind: d.Kind, Identity: d.Identity}, !d.CanList, ""
 			if d.Text != "" {
 				l.said.text = d.Text
 			}

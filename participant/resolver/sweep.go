@@ -29,9 +29,14 @@ type sweeping struct {
 	// doubtful are things that were found in doubt, by handle name, with when that was first so. They are told once
 	// they were found so twice: between a listing and its judgement a thing may be finished, and its record retired.
 	doubtful map[string]*doubt
-	// perhaps are aborted branches that may be what something holds that does not name its transaction, by when they are
-	// looked for again.
-	perhaps map[branchKey]time.Time
+	// perhaps are aborted branches of which no listing so far has shown that they left nothing.
+	perhaps map[branchKey]perhaps
+}
+
+// perhaps is an aborted branch that may be prepared.
+type perhaps struct {
+	name  string    // of what may be it; empty: what is prepared cannot be listed
+	again time.Time // when it is looked for
 }
 
 type doubt struct {
@@ -41,7 +46,7 @@ type doubt struct {
 }
 
 func newSweeping() sweeping {
-	return sweeping{unknown: map[string]time.Time{}, doubtful: map[string]*doubt{}, perhaps: map[branchKey]time.Time{}}
+	return sweeping{unknown: map[string]time.Time{}, doubtful: map[string]*doubt{}, perhaps: map[branchKey]perhaps{}}
 }
 
 // debtKey names a sweep debt.
@@ -71,7 +76,9 @@ type job struct {
 	// aborted are branches of announced and aborted transactions, for whose proof the ledger waits.
 	aborted map[branchKey]*unisinkv1.Duty
 	// ask are transactions that were unknown when they were listed long enough ago.
-	ask map[string]bool
+	ask   map[string]bool
+	at    time.Time // when it was made
+	blind bool      // the resource cannot list everything that is prepared
 }
 
 // swept is what came of it.
@@ -81,7 +88,7 @@ type swept struct {
 	byHand  time.Duration
 	paid    []debtKey
 	proven  []branchKey
-	perhaps map[branchKey]string // aborted branches that are not proven, and the name of what may be theirs
+	perhaps map[branchKey]string // aborted branches that are not proven, and the name of what may be theirs; empty: none can be listed
 	asked   []string
 	err     error
 }
@@ -92,6 +99,7 @@ type judged struct {
 	sentence unisinkv1.Sentence
 	why      string
 	ended    bool // this sweep has ended it
+	proven   bool // and the ledger waited for that, and has it
 	err      error
 }
 
@@ -103,7 +111,7 @@ func (l *lane) startSweep(ctx context.Context) {
 	if s.flying || now.Before(s.next) || !early && now.Before(s.due) {
 		return
 	}
-	j := job{ns: l.now.ns, debts: debts, aborted: aborted, ask: map[string]bool{}}
+	j := job{ns: l.now.ns, debts: debts, aborted: aborted, ask: map[string]bool{}, at: now, blind: l.blind()}
 	for txn, first := range s.unknown {
 		if s.byHand > 0 && now.Sub(first) >= s.byHand {
 			j.ask[txn] = true
@@ -136,7 +144,7 @@ func (l *lane) owed() (debts []*unisinkv1.SweepDuty, aborted map[branchKey]*unis
 	now := time.Now()
 	for _, d := range l.now.duties {
 		b := d.GetBranch()
-		if b.GetTxn() == "" || d.GetHandle().GetName() != "" || b.GetResource() != l.alias || l.since(l.proven[keyOf(b)]) || now.Before(l.sweep.perhaps[keyOf(b)]) {
+		if b.GetTxn() == "" || d.GetHandle().GetName() != "" || b.GetResource() != l.alias || l.since(l.proven[keyOf(b)]) || now.Before(l.sweep.perhaps[keyOf(b)].again) {
 			continue
 		}
 		if aborted == nil {
@@ -171,6 +179,9 @@ func (l *lane) sweepNow(ctx context.Context, j job) swept {
 			if x.err != nil {
 				stuck[debtKey{chain{x.Name.Pipeline, x.Name.Shard, x.Name.Member, x.Name.Resource, ""}, x.Name.Generation}] = true
 				out.err = errors.Join(out.err, x.err)
+			}
+			if x.proven {
+				out.proven = append(out.proven, keyOf(branchOf(x)))
 			}
 		}
 	}
@@ -282,10 +293,16 @@ func (l *lane) drop(ctx context.Context, x *judged, j job) error {
 		l.r.log.InfoContext(ctx, "rolled back what nobody will decide",
 			obs.Branch(x.Name.String()), obs.Resource(x.Name.Resource), obs.Cause(x.why), obs.Proof(proof.Evidence))
 	}
-	if d := j.aborted[keyOf(&unisinkv1.BranchRef{Txn: x.Name.Txn, Resource: x.Name.Resource})]; d != nil && x.Name.Txn != "" {
-		return l.prove(ctx, d, proof, 0)
+	if d := j.aborted[keyOf(branchOf(*x))]; d != nil && x.Name.Txn != "" {
+		err = l.prove(ctx, d, proof, 0)
+		x.proven = err == nil
 	}
-	return nil
+	return err
+}
+
+// branchOf is the branch of a transaction by hand that something is listed as.
+func branchOf(x judged) *unisinkv1.BranchRef {
+	return &unisinkv1.BranchRef{Txn: x.Name.Txn, Resource: x.Name.Resource}
 }
 
 // pay tells the ledger of the debts of which nothing is left.
@@ -312,7 +329,7 @@ func (l *lane) pay(ctx context.Context, j job, stuck map[debtKey]bool, out *swep
 
 // neverPrepared proves that announced branches of aborted transactions left nothing, by a listing after the decision.
 // What a process has prepared by hand under names of its own, as in Kafka, may be any of them that was decided since: as
-// long as it is there nothing is proven.
+// long as it is there nothing is proven. Nor is it in a resource that cannot list.
 func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
 	var errs []error
 	there := map[chain]bool{}
@@ -327,6 +344,10 @@ func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
 	for k, d := range j.aborted {
 		if there[chain{txn: k.txn, resource: k.resource}] {
 			continue // ended, and proven by that
+		}
+		if j.blind {
+			out.perhaps[k] = ""
+			continue
 		}
 		latest := time.UnixMilli(d.GetDecidedAtMs()).Add(clockMargin)
 		if i := slices.IndexFunc(nameless, func(x judged) bool { return !x.Since.After(latest) }); i >= 0 {

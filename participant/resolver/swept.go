@@ -43,24 +43,38 @@ func (l *lane) swept(ctx context.Context, j job, done swept) {
 	l.remember(ctx, done, now)
 }
 
-// perhaps remembers the aborted branches that may be what is prepared under a process's own names, and says what it waits for.
-func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) (trouble string) {
+// perhaps remembers the aborted branches that may be prepared, and says what one of them waits for.
+func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) string {
 	s := &l.sweep
-	for k := range s.perhaps {
-		if _, looked := j.aborted[k]; looked || now.Sub(s.perhaps[k]) > perhapsAgain { // else it was not due
+	for k, x := range s.perhaps {
+		if _, looked := j.aborted[k]; looked || !j.at.Before(x.again) { // due and not looked for: it is none any more
 			delete(s.perhaps, k)
 		}
 	}
 	for k, name := range done.perhaps {
-		s.perhaps[k] = now.Add(perhapsAgain)
-		trouble = fmt.Sprintf("transaction %s was aborted, and %s, which does not name its transaction, may be its branch: "+
-			"nothing is proven until that has ended, by the resource's own time-out or by a person at the resource", k.txn, name)
+		s.perhaps[k] = perhaps{name, now.Add(perhapsAgain)}
+	}
+	trouble, oldest := "", ""
+	for k, x := range s.perhaps {
+		s.again(x.again)
+		if oldest == "" || k.txn < oldest { // ids begin with their time
+			trouble, oldest = x.waits(k.txn), k.txn
+		}
 	}
 	if len(done.perhaps) > 0 {
-		s.again(now.Add(perhapsAgain))
 		l.r.log.WarnContext(ctx, "aborted by hand, and not proven yet", obs.Resource(l.named()), obs.Cause(trouble))
 	}
 	return trouble
+}
+
+// waits says what the proof of a branch waits for.
+func (x perhaps) waits(txn string) string {
+	if x.name == "" {
+		return fmt.Sprintf("transaction %s was aborted, and the resource cannot list what is prepared in it: "+
+			"nothing is proven until its client tells, or a person who has looked there accepts it", txn)
+	}
+	return fmt.Sprintf("transaction %s was aborted, and %s, which does not name its transaction, may be its branch: "+
+		"nothing is proven until that has ended, by the resource's own time-out or by a person at the resource", txn, x.name)
 }
 
 func (l *lane) named() string {
