@@ -178,6 +178,43 @@ func TestL1_AnAnnouncedTransactionIsAbortedAtItsDeadlineAndFinished(t *testing.T
 	})
 }
 
+// A client announces, prepares under a name that its process has for itself, as in Kafka, and dies. That no listing names the
+// transaction proves nothing while what it may be is there; what was begun long after the decision is another's.
+func TestL1_ASweepProvesNothingWhileWhatMayBeTheBranchIsPrepared(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := coordinatortest.Start(t, 1).Client()
+		store, early, late := participanttest.NewStore("s"), newTxn(t), newTxn(t)
+		resources := map[string]participant.Resource{"s": store.Process()}
+		ns, err := c.Namespace(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		abandon := func(txn string) {
+			if _, err := c.Begin(t.Context(), txn, []string{"s"}, time.Second); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(3 * time.Second)
+		}
+		abandon(early)
+		time.Sleep(70 * time.Second)
+		abandon(late)
+		o := participant.HandOpening(ns, "teller", "s")
+		h := store.Plant(participant.BranchName{Namespace: ns, Pipeline: "_hand", Member: o.Member, Resource: "s", Generation: o.Generation, N: 3}, "paid")
+		done, err := c.Sweep(t.Context(), resources, time.Second)
+		if !errors.Is(err, participant.ErrUnfinished) || !strings.Contains(err.Error(), late) || strings.Contains(err.Error(), early) || done.RolledBack != 0 {
+			t.Errorf("swept: %+v, %v", done, err)
+		}
+		want(t, "in doubt", inDoubt(t, c), []string{late})
+		if _, err := resources["s"].Rollback(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		if done, err := c.Sweep(t.Context(), resources, time.Second); err != nil {
+			t.Errorf("swept: %+v, %v", done, err)
+		}
+		want(t, "in doubt", inDoubt(t, c), nil)
+	})
+}
+
 func TestASweepTellsWhatItCouldNotFinish(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := coordinatortest.Start(t, 1).Client()

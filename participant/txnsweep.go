@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/unisink/unisink/internal/branchname"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -32,6 +33,9 @@ type Swept struct {
 // twice, timeout apart (0: ByHandTimeout, and not less than clients take to prepare and commit); if it is
 // still there and still unknown it is asked for, which aborts it, and rolled back. So with such work
 // about a Sweep takes at least timeout. What is announced and undecided is left to its deadline.
+//
+// What a process has prepared under names of its own, as in Kafka, may be a branch that was announced and aborted: while it is
+// there that one is not finished.
 //
 // It may run beside everything else, and a repeat does what is left. Each branch is tried once; the error joins those
 // that could not be finished, each with its resource, and ErrHeuristic where one shows the opposite
@@ -235,7 +239,7 @@ func (s *sweep) finishRecord(ctx context.Context, is map[[2]string]string, t *un
 				s.finish(ctx, mine, t.GetTxn(), d.Resource, d.Handle, Committed)
 			}
 		case OutcomeAborted:
-			s.neverPrepared(ctx, t.GetTxn(), d.Resource)
+			s.neverPrepared(ctx, t.GetTxn(), d.Resource, time.UnixMilli(t.GetDecidedAtMs()))
 		case OutcomePending, outcomeUnset:
 		}
 	}
@@ -255,9 +259,14 @@ func (s *sweep) identities(ctx context.Context) map[[2]string]string {
 	return is
 }
 
+// clockMargin is how far the clocks of a resource and of the coordinator may be apart: as far as those of clients are let be.
+const clockMargin = time.Minute
+
 // neverPrepared proves that an announced branch of an aborted transaction left nothing, by a listing
-// after the decision. One that is prepared late all the same is found aborted by the next sweep (P13).
-func (s *sweep) neverPrepared(ctx context.Context, txn, resource string) {
+// after the decision. One that is prepared late all the same is found aborted by the next sweep (P13). What a process has
+// prepared by hand under names of its own, as in Kafka, may be the branch unless it was begun long after the decision: as
+// long as that is there nothing is proven.
+func (s *sweep) neverPrepared(ctx context.Context, txn, resource string, decided time.Time) {
 	r := s.resources[resource]
 	if r == nil {
 		return
@@ -270,11 +279,20 @@ func (s *sweep) neverPrepared(ctx context.Context, txn, resource string) {
 		s.fail(fmt.Errorf("list what is prepared in %s: %w", resource, err))
 		return
 	}
+	perhaps := ""
 	for _, l := range listed {
 		if l.Name.Txn == txn && l.Name.Resource == resource {
 			s.finish(ctx, resource, txn, resource, l.Handle, RolledBack)
 			return
 		}
+		if l.Name.Pipeline == branchname.HandPipeline && !l.Since.After(decided.Add(clockMargin)) {
+			perhaps = l.Name.String()
+		}
+	}
+	if perhaps != "" {
+		s.fail(fmt.Errorf("%w: transaction %s was aborted, and %s in %s, which does not name its transaction, may be its branch: nothing is proven until that has ended, by the resource's own time-out or by a person at the resource",
+			ErrUnfinished, txn, perhaps, resource))
+		return
 	}
 	if err := s.c.Resolve(ctx, txn, resource, Proof{Verdict: RolledBack, Evidence: "nothing of it is listed after it was aborted"}); err != nil && !errors.Is(err, ErrNotFound) {
 		s.fail(err)
