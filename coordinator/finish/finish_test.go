@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/unisink/unisink/coordinator/alloctest"
 	"github.com/unisink/unisink/coordinator/ledger"
 )
 
@@ -220,22 +219,17 @@ func TestALookCostsTheSameHoweverMuchWaits(t *testing.T) {
 				l.apply(t, ledger.Commit{Txn: id, Branches: []ledger.HandBranch{{Resource: "a", Handle: ledger.Handle{Kind: "k", Version: 1, Identity: "i", Name: string(id)}}}})
 			}
 			f := New(Config{Log: l, Logger: slog.New(slog.DiscardHandler)})
-			least := uint64(math.MaxUint64) // of some looks: others allocate meanwhile
-			for range 5 {
-				var before, after runtime.MemStats
-				runtime.ReadMemStats(&before)
+			least := alloctest.Least(func() {
 				if _, err := f.look(t.Context(), time.Now()); err != nil {
 					t.Fatal(err)
 				}
-				runtime.ReadMemStats(&after)
-				least = min(least, after.TotalAlloc-before.TotalAlloc)
-			}
+			})
 			if a := f.Ages(); a.Unfinished != n || a.Announced != n {
 				t.Fatalf("ages with %d of each: %+v", n, a)
 			}
 			return least
 		}
-		if few, many := cost(50), cost(5000); many > 2*few+16<<10 {
+		if few, many := cost(50), cost(5000); many > 2*few+alloctest.Slack {
 			t.Errorf("a look takes %d bytes with 100 transactions in doubt, %d with 10,000", few, many)
 		}
 	})

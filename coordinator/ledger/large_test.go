@@ -2,10 +2,11 @@ package ledger
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/unisink/unisink/coordinator/alloctest"
 )
 
 // byHand is a machine with so many transactions by hand, of two branches each: finished, or decided and not proven, or
@@ -34,27 +35,6 @@ func byHand(t testing.TB, finished, unproven, announced int) *Machine {
 	return m
 }
 
-// slack is what others allocate meanwhile, bytes.
-const slack = 16 << 10
-
-// least is the fewest bytes that f takes of some times.
-func least(f func()) uint64 {
-	bytes := allocated(f)
-	for range 4 {
-		bytes = min(bytes, allocated(f))
-	}
-	return bytes
-}
-
-// allocated is how many bytes f takes.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // TestAQuestionCostsWhatItsAnswerDoes: what is asked each second, or by each client, does not copy or sort all that is kept.
 func TestAQuestionCostsWhatItsAnswerDoes(t *testing.T) {
 	few, many := byHand(t, 200, 200, 200), byHand(t, 6000, 6000, 6000)
@@ -73,8 +53,8 @@ func TestAQuestionCostsWhatItsAnswerDoes(t *testing.T) {
 		}},
 		{"what nobody may forget", func(m *Machine) { m.Apply(Command{At: 1_000_000_000, Body: Retire{KeepFor: 1000}}) }},
 	} {
-		small, large := least(func() { c.ask(few) }), least(func() { c.ask(many) })
-		if most := 2*small + slack; large > most {
+		small, large := alloctest.Least(func() { c.ask(few) }), alloctest.Least(func() { c.ask(many) })
+		if most := 2*small + alloctest.Slack; large > most {
 			t.Errorf("%s: %d bytes with 600 transactions, %d with 18,000, want at most %d", c.what, small, large, most)
 		}
 	}
@@ -170,7 +150,7 @@ func TestAFrozenStateStaysAsItIs(t *testing.T) {
 	const n = 3000
 	m := byHand(t, n/3, n/3, n/3)
 	var frozen *Frozen
-	if bytes := allocated(func() { frozen = m.Freeze() }); bytes > 16*n+slack {
+	if bytes := alloctest.Bytes(func() { frozen = m.Freeze() }); bytes > 16*n+alloctest.Slack {
 		t.Errorf("%d bytes were copied of %d transactions", bytes, n)
 	}
 	want := m.Hash()
@@ -204,12 +184,12 @@ func TestAFrozenStateStaysAsItIs(t *testing.T) {
 // TestLoadBuildsOneMachine: to read a state costs one machine, and so does the check of one that is to be kept.
 func TestLoadBuildsOneMachine(t *testing.T) {
 	st := byHand(t, 5000, 0, 0).State()
-	one := allocated(func() {
+	one := alloctest.Bytes(func() {
 		if err := New().fill(st); err != nil {
 			t.Fatal(err)
 		}
 	})
-	got := allocated(func() {
+	got := alloctest.Bytes(func() {
 		if _, err := Load(st); err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +271,7 @@ func TestAnOpeningNamesTheStatePartsOfItsPipeline(t *testing.T) {
 			quick(t, m, 1000, PutPipeline{Pipeline: twoMembers(name)}, opening(name, 0, "1"), deciding(name, Epoch{Generation(i) + 2, 1}, "1", 0))
 		}
 		quick(t, m, 90_000, CloseGeneration{Scope: theScope, Generation: 1, Cause: "test"})
-		bytes = allocated(func() {
+		bytes = alloctest.Bytes(func() {
 			r, _ := m.Apply(Command{At: 99_000, Body: opening("p", 1, "1")})
 			o = *r.Opened
 		})
@@ -302,7 +282,7 @@ func TestAnOpeningNamesTheStatePartsOfItsPipeline(t *testing.T) {
 	if want := []string{"1.1.a", "1.1.b"}; !slices.Equal(few.KeptParts, want) || !slices.Equal(many.KeptParts, want) {
 		t.Errorf("%d parts are named beside 5 pipelines, %d beside 500, want %q", len(few.KeptParts), len(many.KeptParts), want)
 	}
-	if large > 2*small+slack {
+	if large > 2*small+alloctest.Slack {
 		t.Errorf("an opening takes %d bytes beside 5 pipelines, %d beside 500", small, large)
 	}
 }

@@ -122,21 +122,27 @@ func TestTheHeadOfACallIsBounded(t *testing.T) {
 	}
 }
 
-// A message may be of megabytes, and take as long to come as its sender likes.
-func TestWhoShowsNoCertificateIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
-	theirs, ours := certificates(t)
-	conn := edge(t, ours, theirs)
+// turnedAway begins a call that decides, sends nothing, and wants to hear all the same that it may not.
+func turnedAway(t *testing.T, conn *grpc.ClientConn, why string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, unisinkv1.Transactions_Commit_FullMethodName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = call.RecvMsg(&unisinkv1.CommitResponse{}) // nothing is sent
-	if reason, _ := grpcerr.Reason(err); reason != grpcerr.NotAllowed || !strings.Contains(err.Error(), "a caller without a certificate may not call Transactions.Commit") {
-		t.Errorf("%v", err)
+	err = call.RecvMsg(&unisinkv1.CommitResponse{})
+	if reason, _ := grpcerr.Reason(err); reason != grpcerr.NotAllowed || !strings.Contains(err.Error(), why) {
+		t.Errorf("%v, want %q", err, why)
 	}
-	if _, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{}); err != nil {
+}
+
+// A message may be of megabytes, and take as long to come as its sender likes.
+func TestWhoShowsNoCertificateIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
+	theirs, ours := certificates(t)
+	conn := edge(t, ours, theirs)
+	turnedAway(t, conn, "a caller without a certificate may not call Transactions.Commit")
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("health, which is for everybody: %v", err)
 	}
 }
@@ -146,16 +152,7 @@ func TestWhoHasNoRoleForACallIsTurnedAwayBeforeItsMessageComes(t *testing.T) {
 	client, ours := certificates(t)
 	client.Certificates = ours.Certificates
 	conn := edge(t, ours, client)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	call, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, unisinkv1.Transactions_Commit_FullMethodName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = call.RecvMsg(&unisinkv1.CommitResponse{}) // nothing is sent
-	if reason, _ := grpcerr.Reason(err); reason != grpcerr.NotAllowed || !strings.Contains(err.Error(), "n1 may not call Transactions.Commit, which takes the role client, and has no role") {
-		t.Errorf("%v", err)
-	}
+	turnedAway(t, conn, "n1 may not call Transactions.Commit, which takes the role client, and has no role")
 }
 
 // A newer client asks a node that is not upgraded yet for something that it does not know, and is told just that: "nobody

@@ -2,36 +2,15 @@ package server
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/unisink/unisink/coordinator/alloctest"
 	"github.com/unisink/unisink/coordinator/ledger"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
-
-// slack is what others allocate meanwhile, bytes.
-const slack = 16 << 10
-
-// least is the fewest bytes that f takes of some times.
-func least(f func()) uint64 {
-	bytes := allocated(f)
-	for range 4 {
-		bytes = min(bytes, allocated(f))
-	}
-	return bytes
-}
-
-// allocated is how many bytes f takes.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
 
 // Each piece of the duties by hand goes on where the one before ended, and has all that is of epochs.
 func TestDutiesByHandComeInPieces(t *testing.T) {
@@ -110,14 +89,14 @@ func TestAnAnswerCostsNoLookAtAllThatIsKept(t *testing.T) {
 		cost := func(m *ledger.Machine) uint64 {
 			node := standing{applied{shown: shown{m: m}, barriers: new(int)}}
 			s := &Server{c: Config{Node: node, Sessions: noSessions{}, InDoubt: func() InDoubt { return InDoubt{} }}}
-			return least(func() {
+			return alloctest.Least(func() {
 				if err := c.ask(s); err != nil {
 					t.Errorf("%s: %v", c.what, err)
 				}
 			})
 		}
 		cost(c.few) // what is made once
-		if few, many := cost(c.few), cost(c.many); many > 2*few+slack {
+		if few, many := cost(c.few), cost(c.many); many > 2*few+alloctest.Slack {
 			t.Errorf("%s: %d bytes with little in the ledger, %d with a hundred times as much", c.what, few, many)
 		}
 	}
@@ -159,7 +138,7 @@ func TestReportsOfManyUndeterminableBranchesDoNotAddUp(t *testing.T) {
 	told := func(n int) (*Server, uint64) {
 		m := doubtful(t, n)
 		s := &Server{c: Config{Node: shown{m: m}}, metrics: &metrics{broken: prometheus.NewCounter(prometheus.CounterOpts{Name: "broken"})}}
-		return s, allocated(func() {
+		return s, alloctest.Bytes(func() {
 			for _, x := range m.Txns(true, "", 0) {
 				s.byHandUndeterminable(x.ID, x.Branches[0].ID, "gone")
 			}
