@@ -57,6 +57,12 @@ func Start(t testing.TB, n int) *Cluster {
 	return StartNew(t, n).bootstrap()
 }
 
+// StartWith is Start, with each node's settings as change leaves them.
+func StartWith(t testing.TB, n int, change func(*coordinator.Config)) *Cluster {
+	t.Helper()
+	return (&Cluster{t: t, net: raftnode.NewMemoryNet(), nodes: map[string]*node{}, change: change}).start(n).bootstrap()
+}
+
 // StartSecure is Start with certificates: of each node, by its id, in the directory, and of admin, who
 // the cluster's own clients are. Change, if not nil, changes each node's settings.
 func StartSecure(t testing.TB, n int, dir, admin string, change func(*coordinator.Config)) *Cluster {

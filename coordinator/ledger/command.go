@@ -248,7 +248,9 @@ type Result struct {
 	Deadline int64     // Announce
 	Pipeline *Pipeline // PutPipeline, SetDesired, Reshard
 	Retired  []Retired // Retire
-	Index    uint64    // filled by the log: where the command stands
+	// Filled by the log: where the command stands, and the time of its entry, Unix milliseconds.
+	Index uint64
+	At    int64
 }
 
 // OK reports whether the command was applied.

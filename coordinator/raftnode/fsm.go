@@ -41,7 +41,7 @@ func (f *fsm) Apply(entry *raft.Log) any {
 	for i, c := range commands {
 		var effects []ledger.Effect
 		results[i], effects = f.machine.Apply(c)
-		results[i].Index = entry.Index
+		results[i].Index, results[i].At = entry.Index, c.At
 		if owed == nil && len(effects) > 0 {
 			owed = make([]ledger.Effect, 0, len(commands)-i+len(effects))
 		}

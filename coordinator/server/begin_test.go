@@ -51,3 +51,33 @@ func TestAnAnnouncementOfNothingIsToldWhatIsMissing(t *testing.T) {
 		}
 	}
 }
+
+// ahead is a node whose clock was ahead and is set right: entries are stamped with times to come until it has come up.
+type ahead struct {
+	shown
+	by time.Duration
+}
+
+func (a ahead) Propose(_ context.Context, c ledger.Command) (ledger.Result, error) {
+	c.At = time.Now().Add(a.by).UnixMilli()
+	r, _ := a.m.Apply(c)
+	r.At = c.At
+	return r, nil
+}
+
+// A deadline that this node's clock made, and that the log's has passed, is none that the client has chosen.
+func TestAnAnnouncementIsTakenWhileTheLogsClockIsAheadOfTheNodes(t *testing.T) {
+	m := doubtful(t, 0)
+	s := &transactions{s: &Server{c: Config{Node: ahead{shown{m: m}, 2 * time.Minute}, HandTimeout: time.Minute}}}
+	for txn, ms := range map[string]int64{"00000000-03e8-7000-8000-0000000000fe": 0, "00000000-03e8-7000-8000-0000000000ff": 10_000} {
+		begun := time.Now()
+		got, err := s.Begin(t.Context(), &unisinkv1.BeginRequest{Txn: txn, TimeoutMs: ms, Branches: []*unisinkv1.HandBranch{{Resource: "out"}}})
+		if err != nil {
+			t.Errorf("%d ms: %v", ms, err)
+			continue
+		}
+		if left := time.UnixMilli(got.GetDeadlineUnixMs()).Sub(begun); left < time.Duration(ms)*time.Millisecond || left > 3*time.Minute+time.Second {
+			t.Errorf("%d ms: the deadline is in %s", ms, left)
+		}
+	}
+}

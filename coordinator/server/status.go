@@ -13,7 +13,7 @@ import (
 )
 
 // propose brings a client's change into the log. An error is a status: a refusal by the ledger
-// with its reason, or one that says whether the change may have been made.
+// with its reason, beside which the result stands, or one that says whether the change may have been made.
 func (s *Server) propose(ctx context.Context, meta *unisinkv1.Meta, b ledger.Body) (ledger.Result, error) {
 	actor := meta.GetActor()
 	if actor == "" {
@@ -28,7 +28,7 @@ func (s *Server) propose(ctx context.Context, meta *unisinkv1.Meta, b ledger.Bod
 		return ledger.Result{}, s.proposalError(err)
 	}
 	if !r.OK() {
-		return ledger.Result{}, wire.Refusal(r)
+		return r, wire.Refusal(r)
 	}
 	return r, nil
 }

@@ -31,9 +31,14 @@ func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (
 	if err := t.ownHandles(ctx, req.GetMeta(), req.GetTxn(), req.GetBranches()); err != nil {
 		return nil, err
 	}
-	r, err := t.s.propose(ctx, req.GetMeta(), ledger.Announce{
-		Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches()), Deadline: time.Now().Add(wait).UnixMilli(),
-	})
+	b := ledger.Announce{Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches()), Deadline: time.Now().Add(wait).UnixMilli()}
+	r, err := t.s.propose(ctx, req.GetMeta(), b)
+	if err != nil && r.Refusal == ledger.Invalid && b.Deadline <= r.At {
+		// By the log's clock it has passed: that was ahead, and does not go back. So it is that clock that the time-out is
+		// counted from.
+		b.Deadline = r.At + wait.Milliseconds()
+		r, err = t.s.propose(ctx, req.GetMeta(), b)
+	}
 	if err != nil {
 		return nil, err
 	}
