@@ -39,8 +39,9 @@ type Config struct {
 	// KeepFor is how long resolved history stays readable, and ids of hand-run transactions are
 	// answered; default 1 h.
 	KeepFor time.Duration
-	// KeepEpochs is the most resolved epochs of one scope that stay readable; default 100.
-	KeepEpochs uint32
+	// KeepEpochs is the most resolved epochs of one scope that stay readable; default 100. A group with many scopes
+	// keeps fewer of each, down to a tenth, so that all of them together are about KeepInAll; default 50,000.
+	KeepEpochs, KeepInAll uint32
 	// ProposeTimeout bounds the wait for one command; default 5 s. Its end means unknown.
 	ProposeTimeout time.Duration
 }
@@ -77,6 +78,9 @@ func New(c Config) *Finisher {
 	def(&c.ProposeTimeout, 5*time.Second)
 	if c.KeepEpochs == 0 {
 		c.KeepEpochs = 100
+	}
+	if c.KeepInAll == 0 {
+		c.KeepInAll = 50_000
 	}
 	if c.Retired == nil {
 		c.Retired = func([]ledger.Retired) {}
@@ -156,8 +160,16 @@ const (
 	atOneLook = 4096
 )
 
+// keepEpochs is how many resolved epochs each of so many scopes keeps.
+func (c *Config) keepEpochs(scopes int) uint32 {
+	each := uint32(int(c.KeepInAll) / max(scopes, 1))
+	return max(1, c.KeepEpochs/10, min(c.KeepEpochs, each))
+}
+
 func (f *Finisher) retire(ctx context.Context) error {
-	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds(), KeepEpochs: f.c.KeepEpochs}, func(r ledger.Result) {
+	var scopes int
+	f.c.Log.View(func(m *ledger.Machine) { scopes = m.ScopeCount() })
+	return f.propose(ctx, ledger.Retire{KeepFor: f.c.KeepFor.Milliseconds(), KeepEpochs: f.c.keepEpochs(scopes)}, func(r ledger.Result) {
 		if len(r.Retired) > 0 {
 			f.c.Retired(r.Retired)
 		}

@@ -132,6 +132,14 @@ func (m *Machine) Pipelines() []Pipeline {
 // PipelineCount is how many pipelines there are.
 func (m *Machine) PipelineCount() int { return len(m.pipelines) }
 
+// ScopeCount is how many scopes the pipelines that exist have.
+func (m *Machine) ScopeCount() (n int) {
+	for _, p := range m.pipelines {
+		n += int(p.Shards)
+	}
+	return n
+}
+
 // Scopes of the pipelines that exist, in order.
 func (m *Machine) Scopes() []ScopeID {
 	var ids []ScopeID

@@ -1,0 +1,52 @@
+package finish
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/unisink/unisink/coordinator/ledger"
+)
+
+// What a node remembers of decided epochs does not grow with the number of scopes once there are many: each keeps fewer.
+func TestManyScopesKeepFewerEpochsEach(t *testing.T) {
+	for scopes, want := range map[int]uint32{0: 100, 1: 100, 500: 100, 501: 99, 1000: 50, 5000: 10, 100_000: 10} {
+		if got := New(Config{}).c.keepEpochs(scopes); got != want {
+			t.Errorf("%d scopes keep %d epochs each, want %d", scopes, got, want)
+		}
+	}
+	few := Config{KeepEpochs: 5, KeepInAll: 20}
+	if got := few.keepEpochs(1000); got != 1 {
+		t.Errorf("%d epochs are kept, want one", got)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &retiring{log: newLog(t)}
+		for i := range 4 {
+			l.apply(t, ledger.PutPipeline{Pipeline: ledger.Pipeline{
+				Name: fmt.Sprintf("p%d", i), Fingerprint: "v1",
+				Members: []ledger.MemberSpec{{Name: "a", Source: true, Resources: []ledger.ResourceSpec{{Name: "out", Kind: "mem"}}}},
+			}})
+		}
+		run(t, Config{Log: l, RetireEvery: 5 * time.Second, KeepEpochs: 30, KeepInAll: 80})
+		time.Sleep(6 * time.Second)
+		if got := l.keep.Load(); got != 20 {
+			t.Errorf("each of four scopes keeps %d epochs, want 20", got)
+		}
+	})
+}
+
+// retiring remembers how many epochs the last Retire keeps.
+type retiring struct {
+	*log
+	keep atomic.Uint32
+}
+
+func (l *retiring) Propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+	if r, ok := c.Body.(ledger.Retire); ok {
+		l.keep.Store(r.KeepEpochs)
+	}
+	return l.log.Propose(ctx, c)
+}
