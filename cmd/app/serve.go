@@ -3,6 +3,8 @@ package app
 import (
 	"errors"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -42,6 +44,11 @@ func (a *app) serve() *cli.Command {
 	}
 }
 
+// collectAt is how much garbage a node gathers, percent of what is in use, before it is collected; GOGC in the
+// environment says otherwise. Half of Go's default costs a node at work one or two hundredths more processor time, and
+// saves a quarter of its memory.
+const collectAt = 50
+
 func (a *app) serveNode(c *cli.Context) (err error) {
 	if err := errors.Join(noArgs(c), need(c, "node", "data")); err != nil {
 		return err
@@ -71,6 +78,9 @@ func (a *app) serveNode(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, reach.close()) }()
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(collectAt)
+	}
 	n, err := coordinator.New(cfg)
 	if err != nil {
 		return startError(err)

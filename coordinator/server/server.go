@@ -191,7 +191,7 @@ func New(c Config) *Server {
 		grpc.MaxHeaderListSize(mostHeaders),
 		grpc.InTapHandle(s.gate),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
-		grpc.ReadBufferSize(readBuffer),
+		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	switch {
