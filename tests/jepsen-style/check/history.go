@@ -178,20 +178,8 @@ func (e Event) what() string {
 		return fmt.Sprintf("%s: rolled back %s", e.Store, e.Branch)
 	case Held:
 		return fmt.Sprintf("%s: left behind: %s", e.Store, e.Handle)
-	case Barrier:
-		return fmt.Sprintf("barrier %s of %s %s", e.Branch.Epoch, e.Branch.Scope, e.Text)
-	case Voted:
-		text := fmt.Sprintf("votes for %s of %s at %d", e.Branch.Epoch, e.Branch.Scope, e.Offset)
-		if e.Op != "" {
-			text += " (" + e.Op + ")"
-		}
-		return text
-	case Started:
-		text := fmt.Sprintf("starts generation %d of %s at %d", e.Branch.Epoch.Generation, e.Branch.Scope, e.Offset)
-		if len(e.Records) > 0 {
-			text += fmt.Sprintf(", state %s", span(e.Records))
-		}
-		return text
+	case Barrier, Voted, Started:
+		return e.ofMember()
 	case Decided:
 		return fmt.Sprintf("applied %d: decided %s of %s", e.Index, e.Branch.Epoch, e.Branch.Scope)
 	case Closed:
@@ -219,6 +207,24 @@ func (e Event) what() string {
 	case Note, Said, kindUnset:
 	}
 	return e.Text
+}
+
+// ofMember is what a member was told or did.
+func (e Event) ofMember() string {
+	if e.Kind == Barrier {
+		return fmt.Sprintf("barrier %s of %s %s", e.Branch.Epoch, e.Branch.Scope, e.Text)
+	}
+	text := fmt.Sprintf("votes for %s of %s at %d", e.Branch.Epoch, e.Branch.Scope, e.Offset)
+	if e.Kind == Started {
+		text = fmt.Sprintf("starts generation %d of %s at %d", e.Branch.Epoch.Generation, e.Branch.Scope, e.Offset)
+	}
+	if e.Op != "" {
+		text += " (" + e.Op + ")"
+	}
+	if len(e.Records) > 0 {
+		text += ", state " + span(e.Records)
+	}
+	return text
 }
 
 // span shows the first and the last of records.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/unisink/unisink/participant"
@@ -20,6 +21,7 @@ type seat struct {
 	name     string
 	targets  map[string]target // by alias
 	every    time.Duration     // between two records
+	windows  *windows          // nil: it copies what it reads
 
 	mu    sync.Mutex // guards the rest; held for memory only
 	life  *life
@@ -37,7 +39,14 @@ type life struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // once done is closed
-	task   *writer
+	task   worker
+}
+
+// worker is the task of a process.
+type worker interface {
+	participant.Task
+	// idle reports a process that has never been in a generation.
+	idle() bool
 }
 
 func (s *seat) scope() string { return s.pipeline + "/0" }
@@ -50,7 +59,6 @@ func (s *seat) run() {
 	l := &life{seat: s, number: s.lives, done: make(chan struct{})}
 	s.mu.Unlock()
 	l.host = s.w.nodes.host(s.id())
-	l.task = &writer{life: l, w: s.w}
 	resources := map[string]participant.Resource{}
 	ends := []func(){l.host.die}
 	for alias, to := range s.targets {
@@ -59,6 +67,14 @@ func (s *seat) run() {
 			s.w.t.Fatal(err) // a mistake of the harness
 		}
 		ends, resources[alias] = append(ends, kill), r
+	}
+	l.task = &writer{clerk: clerk{life: l, w: s.w}}
+	if s.windows != nil {
+		t, kill, err := s.windows.process(l, resources)
+		if err != nil {
+			s.w.t.Fatal(err) // a mistake of the harness
+		}
+		ends, l.task = append(ends, kill), t
 	}
 	l.die = sync.OnceFunc(func() {
 		for _, end := range ends {
@@ -133,39 +149,63 @@ func (s *seat) setHook(h participanttest.Hook) {
 	s.mu.Unlock()
 }
 
-// writer is a task that writes member-0, member-1, … into every resource of its member, and keeps how
-// far it came as its position.
-type writer struct {
+// clerk keeps the history of one process, whatever its task is.
+type clerk struct {
 	life *life
 	w    *world
 
-	mu         sync.Mutex // guards the rest
-	next       int64
-	generation uint64
-	barriers   chan participant.Barrier
-	stop       context.CancelFunc
-	ended      chan struct{}
+	seen atomic.Uint64 // the generation that it is in; 0: it was in none yet
 }
 
-func (t *writer) note(kind check.Kind, e check.Epoch, offset int64, text string) {
-	s := t.life.seat
-	t.w.hist.Add(check.Event{
-		Who: s.id(), Kind: kind, Offset: offset, Text: text, Branch: check.Branch{Scope: s.scope(), Member: s.name, Epoch: e},
-	})
+func (c *clerk) note(kind check.Kind, e check.Epoch, offset int64, text string) {
+	c.keep(check.Event{Kind: kind, Offset: offset, Text: text}, e)
 }
 
-// idle reports a process that has never been in a generation.
-func (t *writer) idle() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.generation == 0
+// keep puts an event of the process into the history.
+func (c *clerk) keep(event check.Event, e check.Epoch) {
+	s := c.life.seat
+	event.Who, event.Branch = s.id(), check.Branch{Scope: s.scope(), Member: s.name, Epoch: e}
+	c.w.hist.Add(event)
+}
+
+func (c *clerk) idle() bool { return c.seen.Load() == 0 }
+
+// ordered notes a barrier that the process was told of.
+func (c *clerk) ordered(b participant.Barrier) {
+	text := ""
+	if b.Final {
+		text = "(final)"
+	}
+	e := check.Epoch{Generation: b.Generation, N: b.N}
+	c.note(check.Barrier, e, 0, text)
+	c.w.rounds.opened(c.life.seat.scope(), e)
+	c.w.aimed("barrier", c.life.seat.id())
+}
+
+// halted notes that the process's generation is over.
+func (c *clerk) halted(why string) {
+	c.w.rounds.halted(c.life.seat.scope(), c.life.seat.name)
+	c.w.say(c.life.seat.id(), "halts: %s", why)
+}
+
+// writer is a task that writes member-0, member-1, … into every resource of its member, and keeps how
+// far it came as its position.
+type writer struct {
+	clerk
+
+	mu       sync.Mutex // guards the rest
+	next     int64
+	barriers chan participant.Barrier
+	stop     context.CancelFunc
+	ended    chan struct{}
 }
 
 // Restore implements participant.Task.
 func (t *writer) Restore(_ context.Context, r participant.Restore) error {
+	t.seen.Store(r.Generation)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.next, t.generation = 0, r.Generation
+	t.next = 0
 	if len(r.Positions) > 0 {
 		t.next = r.Positions[0].Offset
 	}
@@ -178,7 +218,7 @@ func (t *writer) Start(_ context.Context, s participant.Start) error {
 	defer t.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.stop, t.ended, t.barriers = cancel, make(chan struct{}), make(chan participant.Barrier, 64)
-	t.note(check.Started, check.Epoch{Generation: t.generation}, t.next, "")
+	t.note(check.Started, check.Epoch{Generation: s.Generation}, t.next, "")
 	go t.work(ctx, s.Run, t.barriers, t.ended, t.next)
 	return nil
 }
@@ -226,14 +266,7 @@ func (t *writer) write(ctx context.Context, run participant.Run, n int64) bool {
 
 // Barrier implements participant.Task.
 func (t *writer) Barrier(_ context.Context, b participant.Barrier) error {
-	text := ""
-	if b.Final {
-		text = "(final)"
-	}
-	e := check.Epoch{Generation: b.Generation, N: b.N}
-	t.note(check.Barrier, e, 0, text)
-	t.w.rounds.opened(t.life.seat.scope(), e)
-	t.w.aimed("barrier", t.life.seat.id())
+	t.ordered(b)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.barriers <- b
@@ -249,8 +282,7 @@ func (t *writer) Halted(_ context.Context, why string) error {
 		stop()
 		<-ended
 	}
-	t.w.rounds.halted(t.life.seat.scope(), t.life.seat.name)
-	t.w.say(t.life.seat.id(), "halts: %s", why)
+	t.halted(why)
 	return nil
 }
 

@@ -43,7 +43,9 @@ type pipelinePlan struct {
 	interval   time.Duration
 	lease      time.Duration
 	maxPending int
-	every      time.Duration // between records
+	every      time.Duration         // between records
+	windows    map[string]windowPlan // by member: of those that do not just copy what they read
+	drain      bool                  // when it is stopped it is drained: what its windows owe fires
 }
 
 // plan is everything that a seed determines.
@@ -88,7 +90,7 @@ func newPlan(seed uint64) plan {
 	for i := range 1 + rnd.IntN(3) {
 		pl := pipelinePlan{
 			name: fmt.Sprintf("p%d", i+1), resources: map[string][]string{}, kinds: map[string]string{}, interval: ms(30, 250), lease: ms(1200, 3000),
-			maxPending: 1 + rnd.IntN(3), every: ms(5, 25),
+			maxPending: 1 + rnd.IntN(3), every: ms(5, 25), windows: map[string]windowPlan{},
 		}
 		for j := range 1 + rnd.IntN(3) {
 			name := fmt.Sprintf("m%d", j+1)
@@ -104,6 +106,7 @@ func newPlan(seed uint64) plan {
 	for at := ms(200, 1500); at < p.storm; at += ms(100, 1800) {
 		p.strikes = append(p.strikes, newStrike(rnd, at, p, seats))
 	}
+	p.drawWindows()
 	return p
 }
 
@@ -161,8 +164,12 @@ func (p plan) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d nodes, a snapshot each %d entries, %d trailing, %d clients by hand\n", p.seed, p.nodes, p.tune.snapshots, p.tune.trailing, p.hands)
 	for _, pl := range p.pipelines {
-		fmt.Fprintf(&b, "pipeline %s: an epoch each %s, lease %s, %d pending, a record each %s\n", pl.name, pl.interval, pl.lease, pl.maxPending, pl.every)
+		fmt.Fprintf(&b, "pipeline %s: an epoch each %s, lease %s, %d pending, a record each %s, drained %t\n",
+			pl.name, pl.interval, pl.lease, pl.maxPending, pl.every, pl.drain)
 		for _, m := range pl.members {
+			if windows, ok := pl.windows[m]; ok {
+				fmt.Fprintf(&b, "    %s: %s\n", m, windows)
+			}
 			for _, r := range pl.resources[m] {
 				fmt.Fprintf(&b, "    %s/%s: %s\n", m, r, pl.kinds[m+"/"+r])
 			}

@@ -97,7 +97,8 @@ func (w *world) readEpochs(ctx context.Context, pipeline string) {
 		}
 		d := check.Decision{Offsets: map[string]int64{}}
 		for _, p := range r.GetPositions() {
-			d.Offsets[p.GetSplit()] = p.GetOffset()
+			member, _, _ := strings.Cut(p.GetSplit(), ".") // the splits of a source with windows are m1.0, m1.1, …
+			d.Offsets[member] += p.GetOffset()
 		}
 		for _, b := range r.GetBranches() {
 			d.Handles = append(d.Handles, b.GetHandle().GetName())

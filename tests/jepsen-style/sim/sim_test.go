@@ -103,6 +103,7 @@ func TestADiskThatLiesIsFound(t *testing.T) {
 // tally counts what the runs went through: a simulation in which nothing happens proves nothing.
 type tally struct {
 	decided, inRound, faults, leaders, generations, byHand int
+	windows                                                windowTally
 	kinds                                                  map[string]int
 	recovery                                               []time.Duration
 }
@@ -121,7 +122,10 @@ func (y *tally) add(events []check.Event) {
 				recovered[e.Branch.Scope] = true
 				y.recovery = append(y.recovery, e.At-healed)
 			}
+		case check.Committed:
+			y.windows.visible(e)
 		case check.Started:
+			y.windows.started(e)
 			generations[fmt.Sprint(e.Branch.Scope, e.Branch.Epoch.Generation)] = true
 		case check.Leads:
 			terms[e.Term] = true
@@ -158,7 +162,13 @@ func (y *tally) tooFew(seeds int) []string {
 	least("leader changes", y.leaders, 2)
 	least("generations", y.generations, 4)
 	least("transactions by hand", y.byHand, 15)
+	least("results of windows", y.windows.results, 200)
+	least("late records", y.windows.late, 10)
+	least("restores of windows' state", y.windows.restores, 2)
 	if seeds >= 20 {
+		if y.windows.stored == 0 || y.windows.updates == 0 {
+			all = append(all, fmt.Sprintf("no state of windows came from a store, or no result was sent again, in %d runs", seeds))
+		}
 		for _, kind := range slices.Concat(nodeKinds, memberKinds, otherKinds) {
 			if y.kinds[kind] == 0 {
 				all = append(all, fmt.Sprintf("the fault %q never came in %d runs", kind, seeds))
@@ -172,6 +182,7 @@ func (y *tally) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "     %d decided epochs, %d transactions by hand, %d faults, %d of them inside open rounds, %d leader changes, %d generations\n",
 		y.decided, y.byHand, y.faults, y.inRound, y.leaders, y.generations)
+	fmt.Fprintf(&b, "     %s\n", y.windows)
 	if n := len(y.recovery); n > 0 {
 		slices.Sort(y.recovery)
 		fmt.Fprintf(&b, "     first decision after everything was healed: p50 %s, p99 %s, at most %s\n",

@@ -207,7 +207,11 @@ func (w *world) applyHand(s strike, who string) func() {
 // applyPipeline stops a pipeline, may set it back, and starts it again: what an operator does, while
 // everything else is going on.
 func (w *world) applyPipeline(ctx context.Context, s strike, name string) {
-	w.desire(ctx, name, unisinkv1.DesiredState_DESIRED_STATE_STOPPING)
+	for _, pl := range w.plan.pipelines {
+		if pl.name == name {
+			w.desire(ctx, name, pl.atStop())
+		}
+	}
 	defer w.desire(ctx, name, unisinkv1.DesiredState_DESIRED_STATE_RUNNING)
 	closed := false
 	var st *unisinkv1.ScopeStatus

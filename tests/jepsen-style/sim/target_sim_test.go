@@ -135,19 +135,20 @@ type fileTarget struct {
 	w    *world
 	name string
 	disk *crashfs.Mem
+	most int64 // bytes of one file
 }
 
 const fileDir = "/data/out"
 
-func newFileTarget(w *world, name string) *fileTarget {
-	return &fileTarget{w: w, name: name, disk: crashfs.NewMem("/data")}
+func newFileTarget(w *world, name string, most int64) *fileTarget {
+	return &fileTarget{w: w, name: name, disk: crashfs.NewMem("/data"), most: most}
 }
 
 func (f *fileTarget) kind() string { return file.Kind }
 
 func (f *fileTarget) process(hook participanttest.Hook) (participant.Resource, func(), error) {
 	dead := new(atomic.Bool)
-	s, err := file.NewSink(file.SinkConfig{Dir: fileDir, FS: &mortalFS{f.disk, dead}, MaxFileBytes: 64})
+	s, err := file.NewSink(file.SinkConfig{Dir: fileDir, FS: &mortalFS{f.disk, dead}, MaxFileBytes: f.most})
 	if err != nil {
 		return nil, nil, err
 	}

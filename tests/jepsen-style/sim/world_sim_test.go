@@ -74,6 +74,9 @@ func newWorld(t *testing.T, p plan) *world {
 	for _, pl := range p.pipelines {
 		for _, m := range pl.members {
 			s := &seat{w: w, pipeline: pl.name, name: m, targets: map[string]target{}, every: pl.every}
+			if windows, ok := pl.windows[m]; ok {
+				s.windows = newWindows(s, windows, p.seed)
+			}
 			for _, alias := range pl.resources[m] {
 				s.targets[alias] = w.target(s, pl.kinds[m+"/"+alias], alias)
 			}
@@ -91,7 +94,11 @@ func (w *world) target(s *seat, kind, alias string) target {
 	name := s.pipeline + "-" + s.name + "-" + alias
 	switch kind {
 	case "file":
-		return newFileTarget(w, name)
+		most := int64(64) // several files in an epoch
+		if s.windows != nil {
+			most = 1 << 10 // a handle names no more than some hundred files, and results come in heaps
+		}
+		return newFileTarget(w, name, most)
 	case "kafka":
 		return w.kafkaTarget(name, s, alias)
 	}
@@ -320,7 +327,7 @@ func (w *world) patiently(ctx context.Context, d time.Duration, do func(context.
 // bounds are what this run must keep.
 func (w *world) bounds() check.Bounds {
 	b := check.Bounds{
-		MaxPending: map[string]int{}, Resources: map[string]map[string][]string{}, DecideWithin: 90 * time.Second,
+		MaxPending: map[string]int{}, Resources: map[string]map[string][]string{}, Windows: map[string]map[string]check.Windows{}, DecideWithin: 90 * time.Second,
 		Grace: 5 * time.Second, Share: 0.99, EntriesPerChange: 4,
 		Secrets: []string{planted},
 		Broken:  []string{"takes back its vote", "a second time, differently", "claims to have seen the barrier", "for the final one, which it is not"},
@@ -328,7 +335,12 @@ func (w *world) bounds() check.Bounds {
 	for _, pl := range w.plan.pipelines {
 		scope := pl.name + "/0"
 		b.MaxPending[scope] = pl.maxPending
-		b.Resources[scope] = pl.resources
+		b.Resources[scope], b.Windows[scope] = pl.resources, map[string]check.Windows{}
+	}
+	for _, s := range w.seats {
+		if s.windows != nil {
+			b.Windows[s.scope()][s.name] = s.windows.judged()
+		}
 	}
 	return b
 }
@@ -396,6 +408,9 @@ func (w *world) resume(ctx context.Context, pipeline string) {
 		return
 	}
 	w.say("operator", "resumes %s, which had halted: %s", pipeline, st.GetHalted())
+	if strings.Contains(st.GetHalted(), participant.ErrMisconfigured.Error()) {
+		w.complain("%s has halted, which no fault can do: %s", pipeline, st.GetHalted())
+	}
 	meta := w.operator.NewMeta()
 	err := w.patiently(ctx, time.Minute, func(ctx context.Context) error {
 		_, err := w.operator.Pipelines().Resume(ctx, &unisinkv1.ResumeRequest{Meta: meta, Scope: st.GetScope(), Why: "the faults are over"})
@@ -414,7 +429,7 @@ func (w *world) stopPipelines(ctx context.Context) {
 		s.mu.Unlock()
 	}
 	for _, pl := range w.plan.pipelines {
-		w.desire(ctx, pl.name, unisinkv1.DesiredState_DESIRED_STATE_STOPPING)
+		w.desire(ctx, pl.name, pl.atStop())
 	}
 	for _, s := range w.seats {
 		end := time.After(2 * time.Minute)
