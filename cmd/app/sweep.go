@@ -19,7 +19,9 @@ func (a *app) resourceSweepCommand() *cli.Command {
 	return &cli.Command{
 		Name: "sweep", Usage: "list what is prepared in the resources of a resolver's file, and roll back what is dead", ArgsUsage: "FILE",
 		Description: "What is to become of each thing is said by the ledger: what no decision lists, of a generation that is closed, is dead. What is\n" +
-			"decided is finished too. What is current, newer, or another group's is left alone. A running resolver does all this by itself.",
+			"decided is finished too, and what was announced by hand, is aborted, and was never told of as prepared: it is looked for by the\n" +
+			"name that the file gives its resource. What is current, newer, or another group's is left alone. A running resolver does all\n" +
+			"this by itself.",
 		Flags:  []cli.Flag{&cli.BoolFlag{Name: "dry-run", Usage: "list and judge, and change nothing"}},
 		Action: a.resourceSweep,
 	}
@@ -41,7 +43,7 @@ func (a *app) withResolver(c *cli.Context, file string, f func(ctx context.Conte
 	return errors.Join(err, r.close())
 }
 
-// sweptRow is one thing found prepared, as JSON shows it.
+// sweptRow is one thing found prepared, or announced and not found, as JSON shows it.
 type sweptRow struct {
 	Resource string `json:"resource"`
 	Name     string `json:"name"`
@@ -61,11 +63,16 @@ func (a *app) resourceSweep(c *cli.Context) error {
 	return a.withResolver(c, file, func(ctx context.Context, x *resolver.Resolver) error {
 		all, err := a.look(ctx, x, dry)
 		finished := map[string]string{}
+		var announced []resolver.Finished
 		if !dry {
 			done, finishErr := x.Finish(ctx, "")
 			err = errors.Join(err, unheard(err, finishErr))
 			for _, f := range done {
-				finished[f.Handle.GetName()] = doneText(f)
+				if f.Handle.GetName() != "" {
+					finished[f.Handle.GetName()] = doneText(f)
+				} else if f.Resource != "" { // else it is in none of these
+					announced = append(announced, f)
+				}
 			}
 		}
 		rows, failed, doubtful := []sweptRow{}, 0, 0
@@ -87,12 +94,28 @@ func (a *app) resourceSweep(c *cli.Context) error {
 			}
 			rows = append(rows, row)
 		}
+		left := 0
+		for _, f := range announced {
+			rows = append(rows, announcedRow(f))
+			if f.Err != nil {
+				left++
+			}
+		}
 		if len(rows) == 0 && err == nil && forPeople(c) {
 			fmt.Fprintln(a.out, "Nothing is prepared.")
 			return nil
 		}
-		return errors.Join(a.show(c, rows, func() [][]string { return sweptRows(rows) }), sweepError(err, failed, doubtful))
+		return errors.Join(a.show(c, rows, func() [][]string { return sweptRows(rows) }), sweepError(err, failed, doubtful, left))
 	})
+}
+
+// announcedRow is a branch of an aborted transaction that was announced, and of which nothing was found at first.
+func announcedRow(f resolver.Finished) sweptRow {
+	return sweptRow{
+		Resource: f.Resource, Name: f.Branch.GetTxn() + "/" + f.Branch.GetResource(), AgeMS: -1,
+		Sentence: enumWord(unisinkv1.Sentence_SENTENCE_ROLL_BACK.String(), "SENTENCE_"),
+		Why:      "it was announced, its transaction is aborted, and nobody has told that it was prepared", Done: doneText(f),
+	}
 }
 
 // look lists and, unless it is dry, ends what is dead. It leaves half of the time to what is finished after it.
@@ -139,7 +162,7 @@ func sweptRows(rows []sweptRow) [][]string {
 }
 
 // sweepError says how a sweep ended that did not end well.
-func sweepError(err error, failed, doubtful int) error {
+func sweepError(err error, failed, doubtful, left int) error {
 	switch {
 	case err != nil:
 		return err
@@ -147,6 +170,8 @@ func sweepError(err error, failed, doubtful int) error {
 		return failf(CodeHuman, "%s in doubt: a person must look at what was found", plural.Of(doubtful, "thing"))
 	case failed > 0:
 		return failf(CodeUnhealthy, "dead and not to be rolled back: %s", plural.Of(failed, "thing"))
+	case left > 0:
+		return failf(CodeUnhealthy, "announced, aborted and not proven: %s", plural.Of(left, "branch"))
 	default:
 		return nil
 	}

@@ -30,10 +30,13 @@ type Prepared struct {
 
 // Finished is one decided branch that was brought to its end, or could not be.
 type Finished struct {
-	Branch  *unisinkv1.BranchRef
-	Handle  *unisinkv1.Handle
-	Outcome unisinkv1.Outcome
-	Proof   participant.Proof
+	Branch *unisinkv1.BranchRef
+	// Handle has no name where the branch was announced alone, and nobody has told that it was prepared.
+	Handle *unisinkv1.Handle
+	// Resource is the own text of the resource that it is in, or would be; empty: none that answered.
+	Resource string
+	Outcome  unisinkv1.Outcome
+	Proof    participant.Proof
 	// Err says why it is not finished; Proof is then empty.
 	Err error
 }
@@ -121,8 +124,9 @@ func (r *Resolver) lookAt(ctx context.Context, l *lane, sweep bool) (all []Prepa
 }
 
 // Finish brings to their end the decided branches of one transaction, or of all if txn is empty, as far as they lie in
-// the resources and nothing earlier of the same participant and resource is in front of them (P6). Branches whose
-// member lives are finished as well: two at once do no harm. Resources are worked on side by side: one that does not
+// the resources and nothing earlier of the same participant and resource is in front of them (P6). What was announced,
+// aborted and not told of as prepared is looked for in the resource of that name; a listing without it proves that nothing
+// is left. Branches whose member lives are finished as well: two at once do no harm. Resources are worked on side by side: one that does not
 // say what it is within half of ctx's time is left out, and nothing more is asked of one that did not answer. The error
 // joins those of whole resources. It is for use instead of Run.
 func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err error) {
@@ -140,12 +144,18 @@ func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err 
 	}
 	all = make([]Finished, len(duties))
 	var g sync.WaitGroup
-	for _, own := range h.apart(duties) {
+	for l, own := range h.apart(duties) {
 		g.Go(func() {
 			proven := map[chain]bool{}
+			var announced []int
 			for _, i := range own {
+				if l != nil && duties[i].GetHandle().GetName() == "" {
+					announced = append(announced, i)
+					continue
+				}
 				all[i] = h.finish(ctx, duties[i], proven)
 			}
+			h.announced(ctx, l, announced, duties, all)
 		})
 	}
 	g.Wait()
@@ -155,9 +165,10 @@ func (r *Resolver) Finish(ctx context.Context, txn string) (all []Finished, err 
 // byHand is the work of one Finish.
 type byHand struct {
 	r       *Resolver
-	ns      string
+	ns      participant.Namespace
 	reached map[string]*lane // by kind and identity
 	text    map[*lane]string // what people call it
+	blind   map[*lane]bool   // it cannot list everything that is prepared
 	mu      sync.Mutex       // guards silent; held for memory only
 	silent  map[*lane]error  // did not answer, and is asked nothing more
 }
@@ -179,16 +190,25 @@ func (r *Resolver) reach(ctx context.Context) (*byHand, error) {
 		})
 	}
 	g.Wait()
-	h := &byHand{r: r, reached: map[string]*lane{}, text: map[*lane]string{}, silent: map[*lane]error{}}
+	h := &byHand{r: r, reached: map[string]*lane{}, text: map[*lane]string{}, blind: map[*lane]bool{}, silent: map[*lane]error{}}
 	for i, l := range r.lanes {
 		if errs[i] == nil {
-			h.reached[identityOf(said[i].Kind, said[i].Identity)], h.text[l] = l, cmp.Or(said[i].Text, l.said.text)
+			h.reached[identityOf(said[i].Kind, said[i].Identity)], h.text[l], h.blind[l] = l, cmp.Or(said[i].Text, l.said.text), !said[i].CanList
 		}
 	}
 	return h, errors.Join(errs...)
 }
 
+// lane is the resource of a duty, if it has answered. What was announced alone is looked for by the name of its resource.
 func (h *byHand) lane(d *unisinkv1.Duty) *lane {
+	if d.GetHandle().GetName() == "" {
+		for l := range h.text {
+			if l.handOwn(d) {
+				return l
+			}
+		}
+		return nil
+	}
 	return h.reached[identityOf(d.GetHandle().GetKind(), d.GetHandle().GetIdentity())]
 }
 
@@ -205,19 +225,24 @@ func (h *byHand) apart(duties []*unisinkv1.Duty) map[*lane][]int {
 	return out
 }
 
+func (h *byHand) unfinished(d *unisinkv1.Duty, l *lane) Finished {
+	return Finished{Branch: d.GetBranch(), Handle: d.GetHandle(), Resource: h.text[l], Outcome: d.GetOutcome()}
+}
+
 // finish finishes one branch, if nothing stands in front of it.
 func (h *byHand) finish(ctx context.Context, d *unisinkv1.Duty, proven map[chain]bool) Finished {
-	f := Finished{Branch: d.GetBranch(), Handle: d.GetHandle(), Outcome: d.GetOutcome()}
 	l, handle := h.lane(d), d.GetHandle()
+	f := h.unfinished(d, l)
 	switch {
 	case handle.GetName() == "":
-		f.Err = errors.New("it was announced and never prepared; a listing after its time proves that")
+		f.Err = fmt.Errorf("it was announced, and nobody has told that it was prepared: none of the resources that answered has the name %s, "+
+			"by which it is looked for", d.GetBranch().GetResource())
 	case l == nil:
 		f.Err = fmt.Errorf("none of the resources that answered is %s %s", handle.GetKind(), handle.GetIdentity())
 	case d.GetWaits() && !proven[chainOf(d.GetBranch())]:
 		f.Err = errors.New("an earlier branch of the same participant and resource comes first")
 	default:
-		if f.Err = owned(handle, d.GetBranch(), h.ns); f.Err != nil {
+		if f.Err = owned(handle, d.GetBranch(), h.ns.Name); f.Err != nil {
 			break
 		}
 		f.Proof, f.Err = h.bring(ctx, l, d)
@@ -232,12 +257,93 @@ func (h *byHand) finish(ctx context.Context, d *unisinkv1.Duty, proven map[chain
 	return f
 }
 
+// announced ends, among all duties, those that were announced alone, as a sweep that never rests does: what a listing after
+// their abort shows of them is rolled back, and the others have left nothing.
+func (h *byHand) announced(ctx context.Context, l *lane, which []int, duties []*unisinkv1.Duty, all []Finished) {
+	if len(which) == 0 {
+		return
+	}
+	j := job{ns: h.ns, aborted: map[branchKey]*unisinkv1.Duty{}, blind: h.blind[l]}
+	at, there := map[branchKey]int{}, map[branchKey]bool{}
+	for _, i := range which {
+		all[i] = h.unfinished(duties[i], l)
+		k := keyOf(duties[i].GetBranch())
+		j.aborted[k], at[k] = duties[i], i
+	}
+	var out swept
+	out.listing, out.err = h.list(ctx, l, j)
+	for _, x := range out.listing {
+		k := keyOf(branchOf(x))
+		if i, is := at[k]; is && x.Name.Txn != "" && all[i].Err == nil {
+			there[k] = true
+			all[i].Proof, all[i].Err = h.dropped(ctx, l, x, duties[i])
+		}
+	}
+	if out.err == nil {
+		out.err = l.neverPrepared(ctx, j, &out)
+	}
+	for k, i := range at {
+		switch name, doubtful := out.perhaps[k]; {
+		case there[k]:
+		case doubtful:
+			all[i].Err = errors.New(perhaps{name: name}.waits(k.txn))
+		case slices.Contains(out.proven, k):
+			all[i].Proof = participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is listed after it was aborted"}
+		default:
+			all[i].Err = out.err
+		}
+	}
+}
+
+// list lists one resource, unless it has left another question without an answer.
+func (h *byHand) list(ctx context.Context, l *lane, j job) ([]judged, error) {
+	if silent := h.said(l); silent != nil {
+		return nil, silent
+	}
+	begun := time.Now()
+	listing, _, err := l.look(ctx, j)
+	if errors.Is(err, errList) {
+		err = told(h.text[l], "asked what is prepared in it", begun, err)
+		h.heed(l, err)
+	}
+	return listing, err
+}
+
+// dropped rolls back what is prepared of an aborted transaction.
+func (h *byHand) dropped(ctx context.Context, l *lane, x judged, d *unisinkv1.Duty) (participant.Proof, error) {
+	if x.sentence != unisinkv1.Sentence_SENTENCE_ROLL_BACK {
+		return participant.Proof{}, fmt.Errorf("it is prepared as %s, and left alone: %s", x.Name, x.why)
+	}
+	proof, err := l.bring(ctx, x.Handle, false)
+	if err == nil {
+		err = l.prove(ctx, d, proof, 0)
+	}
+	if err != nil {
+		return participant.Proof{}, err
+	}
+	return proof, nil
+}
+
+// said is why a resource is asked nothing more; nil: it may be asked.
+func (h *byHand) said(l *lane) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.silent[l]
+}
+
+// heed remembers a resource that has not answered in its time.
+func (h *byHand) heed(l *lane, err error) {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.silent[l] = err
+}
+
 // bring makes one attempt, unless the resource has left another one without an answer.
 func (h *byHand) bring(ctx context.Context, l *lane, d *unisinkv1.Duty) (participant.Proof, error) {
-	h.mu.Lock()
-	silent := h.silent[l]
-	h.mu.Unlock()
-	if silent != nil {
+	if silent := h.said(l); silent != nil {
 		return participant.Proof{}, silent
 	}
 	begun, what := time.Now(), "told to commit"
@@ -248,9 +354,7 @@ func (h *byHand) bring(ctx context.Context, l *lane, d *unisinkv1.Duty) (partici
 	proof, err := l.bring(ctx, handleFromWire(d.GetHandle()), commit)
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = told(h.text[l], what, begun, err)
-		h.mu.Lock()
-		h.silent[l] = err
-		h.mu.Unlock()
+		h.heed(l, err)
 	}
 	return proof, err
 }

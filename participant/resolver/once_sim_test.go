@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/unisink/unisink/internal/branchname"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/participant/participanttest"
 	"github.com/unisink/unisink/participant/resolver"
@@ -89,6 +90,75 @@ func TestL1_LookSweepAndFinishByHand(t *testing.T) {
 			t.Error("a listing by hand paid debts: it does not look twice")
 		}
 		r.ordered()
+	})
+}
+
+// unlisted is a resource that cannot list.
+type unlisted struct{ participant.Finisher }
+
+func (u unlisted) Describe(ctx context.Context) (participant.Description, error) {
+	d, err := u.Finisher.Describe(ctx)
+	d.CanList = false
+	return d, err
+}
+
+// By hand, too, an aborted transaction ends that was announced: what was prepared of it is rolled back, and of the rest a listing
+// proves that nothing is left, unless something there may be it. What is in no resource of that name is told of.
+func TestL1_WhatWasAnnouncedAndAbortedIsEndedByHand(t *testing.T) {
+	bubble(t, 1, 200*time.Millisecond, func(t *testing.T, r *rig) {
+		txn := hands(t)
+		if _, err := r.cl.Begin(t.Context(), txn, []string{"out", "dir", "blind", "away"}, 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		half := r.byHand(txn)
+		half.Resource = "dir"
+		r.stores["dir"].Plant(half, "half")
+		own := r.branch(1, 3, "out")
+		own.Pipeline, own.Member, own.Generation = branchname.HandPipeline, "teller", 1764
+		h := r.stores["out"].Plant(own, "perhaps")
+		time.Sleep(5 * time.Second)
+		var resources []resolver.Resource
+		for _, name := range []string{"out", "dir"} {
+			resources = append(resources, resolver.Resource{Name: name, Text: "memory " + name, Finisher: r.stores[name].Process()})
+		}
+		resources = append(resources, resolver.Resource{Name: "blind", Text: "memory blind", Finisher: unlisted{participanttest.NewStore("blind").Process()}})
+		x, err := resolver.New(resolver.Config{Client: r.cl, Resources: resources})
+		if err != nil {
+			t.Fatal(err)
+		}
+		finish := func() map[string]string {
+			t.Helper()
+			done, err := x.Finish(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := map[string]string{}
+			for _, f := range done {
+				if said[f.Branch.GetResource()] = f.Proof.Evidence; f.Err != nil {
+					said[f.Branch.GetResource()] = f.Err.Error()
+				}
+				if f.Err == nil && f.Proof.Verdict != participant.RolledBack || (f.Resource == "") != (f.Branch.GetResource() == "away") {
+					t.Errorf("finished: %+v", f)
+				}
+			}
+			return said
+		}
+		if said := finish(); len(said) != 4 || said["dir"] == "" || !strings.Contains(said["blind"], "cannot list") || !strings.Contains(said["out"], own.String()+", which does not name its transaction") ||
+			!strings.Contains(said["away"], "none of the resources that answered has the name away") {
+			t.Errorf("said %q", said)
+		}
+		if left := r.stores["dir"].Prepared(); len(left) > 0 {
+			t.Errorf("left is %q", left)
+		}
+		if _, err := r.stores["out"].Process().Rollback(t.Context(), h); err != nil {
+			t.Fatal(err)
+		}
+		if said := finish(); len(said) != 3 || said["out"] != "nothing of it is listed after it was aborted" {
+			t.Errorf("once that has ended: %q", said)
+		}
+		if said := finish(); len(said) != 2 || said["away"] == "" || said["blind"] == "" {
+			t.Errorf("left: %q, want the branches in a resource that is not there and in one that cannot list", said)
+		}
 	})
 }
 

@@ -180,11 +180,11 @@ func (r *Resolver) page(ctx context.Context, after string) (next string, own boo
 }
 
 // duties are all that there are, however many answers they take.
-func (r *Resolver) duties(ctx context.Context) (all []*unisinkv1.Duty, namespace string, err error) {
+func (r *Resolver) duties(ctx context.Context) (all []*unisinkv1.Duty, ns participant.Namespace, err error) {
 	for after := ""; ; {
 		got, err := r.calls.ListDuties(ctx, &unisinkv1.ListDutiesRequest{ByHandAtMost: byHandAtOnce, After: after})
 		if err != nil {
-			return nil, "", err
+			return nil, ns, err
 		}
 		for _, d := range got.GetDuties() {
 			if after == "" || d.GetBranch().GetTxn() != "" { // what is of epochs comes with each
@@ -192,7 +192,7 @@ func (r *Resolver) duties(ctx context.Context) (all []*unisinkv1.Duty, namespace
 			}
 		}
 		if after = got.GetNext(); after == "" {
-			return all, got.GetNamespace(), nil
+			return all, participant.Namespace{Name: got.GetNamespace(), Incarnation: got.GetIncarnation()}, nil
 		}
 	}
 }
