@@ -13,15 +13,6 @@ type ResourceUse struct {
 	Identity string
 }
 
-// ResourceUses lists what the members of all pipelines write to, by scope and branch.
-func (m *Machine) ResourceUses() []ResourceUse {
-	var out []ResourceUse
-	for _, id := range m.Scopes() {
-		out = append(out, m.ResourceUsesOf(id)...)
-	}
-	return out
-}
-
 // ResourceUsesOf lists what the members of one scope write to, by branch.
 func (m *Machine) ResourceUsesOf(id ScopeID) (out []ResourceUse) {
 	sc, p := m.scopes[id], m.pipelines[id.Pipeline]

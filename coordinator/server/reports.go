@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/unisink/unisink/coordinator/ledger"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -82,13 +84,12 @@ func (r *resolution) Report(_ context.Context, req *unisinkv1.ReportRequest) (*u
 
 // ListResources shows what the ledger and the resolvers know of each resource. It is for people, and reads what
 // this node has applied.
-func (r *resolution) ListResources(context.Context, *unisinkv1.ListResourcesRequest) (*unisinkv1.ListResourcesResponse, error) {
+func (r *resolution) ListResources(ctx context.Context, _ *unisinkv1.ListResourcesRequest) (*unisinkv1.ListResourcesResponse, error) {
 	t := table{rows: map[resource]*unisinkv1.ResourceStatus{}, now: time.Now().UnixMilli(), alive: r.s.living()}
-	var uses []ledger.ResourceUse
-	var out ledger.Outstanding
-	r.s.c.Node.View(func(m *ledger.Machine) { uses, out = m.ResourceUses(), m.Outstanding() })
-	t.used(uses)
-	t.outstanding(uses, out)
+	uses := t.scopes(r.s.c.Node)
+	if err := t.byHand(ctx, r.s.c.Node); err != nil {
+		return nil, status.FromContextError(err).Err()
+	}
 	resolvers := r.reports.list(time.Now())
 	for _, q := range resolvers {
 		t.reported(q)
@@ -151,20 +152,69 @@ func (t *table) called(uses []ledger.ResourceUse) {
 	}
 }
 
-func (t *table) outstanding(uses []ledger.ResourceUse, out ledger.Outstanding) {
+// One look at the ledger is at so many scopes, or transactions by hand: decisions wait for each look, and not for all of
+// them. What is decided or proven between two looks is counted as it was or as it is.
+const scopesInALook, handInALook = 250, 1000
+
+// scopes enters who uses what and what is outstanding of epochs, and returns the uses.
+func (t *table) scopes(node Node) (uses []ledger.ResourceUse) {
+	var all []ledger.ScopeID
+	node.View(func(m *ledger.Machine) { all = m.Scopes() })
+	for some := range slices.Chunk(all, scopesInALook) {
+		var out ledger.Outstanding
+		from := len(uses)
+		node.View(func(m *ledger.Machine) {
+			for _, id := range some {
+				uses = append(uses, m.ResourceUsesOf(id)...)
+				unfinished, debts := m.ScopeOutstanding(id)
+				out.Unfinished, out.Debts = append(out.Unfinished, unfinished...), append(out.Debts, debts...)
+			}
+		})
+		t.used(uses[from:])
+		for _, u := range out.Unfinished {
+			t.unfinished(u)
+		}
+		t.debts(uses[from:], out.Debts)
+	}
+	return uses
+}
+
+// byHand enters what is outstanding of transactions by hand, without a copy of it. The error is the end of ctx.
+func (t *table) byHand(ctx context.Context, node Node) error {
+	after, more := ledger.Unfinished{}, true
+	for more && ctx.Err() == nil {
+		looked := 0
+		more = false
+		node.View(func(m *ledger.Machine) {
+			for of := range m.UnfinishedByHand(after) {
+				if more = looked == handInALook; more {
+					return
+				}
+				looked, after = looked+1, of[0]
+				for _, u := range of {
+					t.unfinished(u)
+				}
+			}
+		})
+	}
+	return ctx.Err()
+}
+
+func (t *table) unfinished(u ledger.Unfinished) {
+	if u.Handle.Name == "" {
+		return // announced and aborted: the ledger does not know in what resource
+	}
+	row := t.row(resource{u.Handle.Kind, u.Handle.Identity})
+	row.Unfinished++
+	row.OldestUnfinishedMs = max(row.GetOldestUnfinishedMs(), t.now-u.Since)
+}
+
+func (t *table) debts(uses []ledger.ResourceUse, all []ledger.Debt) {
 	is := map[place]resource{}
 	for _, u := range uses {
 		is[place{u.Scope, u.ID}] = resource{u.Kind, u.Identity}
 	}
-	for _, u := range out.Unfinished {
-		if u.Handle.Name == "" {
-			continue // announced and aborted: the ledger does not know in what resource
-		}
-		row := t.row(resource{u.Handle.Kind, u.Handle.Identity})
-		row.Unfinished++
-		row.OldestUnfinishedMs = max(row.GetOldestUnfinishedMs(), t.now-u.Since)
-	}
-	for _, d := range out.Debts {
+	for _, d := range all {
 		row := t.row(is[place{d.Scope, d.Branch}])
 		row.Debts++
 		row.OldestDebtMs = max(row.GetOldestDebtMs(), t.now-d.Since)
