@@ -7,7 +7,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"errors"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net"
 	"strings"
@@ -27,6 +29,7 @@ import (
 	"github.com/unisink/unisink/coordinator/eventlog"
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -45,13 +48,18 @@ func edge(t *testing.T, serverTLS, clientTLS *tls.Config) *grpc.ClientConn {
 // edgeFor serves, and returns how to connect to it.
 func edgeFor(t *testing.T, serverTLS *tls.Config) func(clientTLS *tls.Config) *grpc.ClientConn {
 	t.Helper()
+	return edgeOf(t, Config{TLS: serverTLS, Registry: prometheus.NewRegistry()})
+}
+
+// edgeOf is edgeFor with what else a test says.
+func edgeOf(t *testing.T, c Config) func(clientTLS *tls.Config) *grpc.ClientConn {
+	t.Helper()
 	at := bufconn.Listen(1 << 16)
 	happened := eventlog.New(4, slog.New(slog.DiscardHandler))
 	happened.Add(eventlog.Event{Kind: eventlog.Leader})
-	s := New(Config{
-		Events: happened,
-		Node:   still{shown{m: ledger.New()}}, Sessions: noSessions{}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), Listener: at, TLS: serverTLS,
-	})
+	c.Events, c.Node, c.Sessions, c.Logger, c.Listener = happened, still{shown{m: ledger.New()}}, noSessions{}, slog.New(slog.DiscardHandler), at
+	c.InDoubt = func() InDoubt { return InDoubt{} } // for the metrics
+	s := New(c)
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
 	go func() { served <- s.Run(ctx) }()
@@ -199,7 +207,8 @@ func TestFewConnectionsWithoutACertificateAreOpenAtOnce(t *testing.T) {
 	stranger, ours := certificates(t)
 	known := stranger.Clone()
 	known.Certificates = ours.Certificates // which is an authority of its own
-	connect := edgeFor(t, ours)
+	registry := prometheus.NewRegistry()
+	connect := edgeOf(t, Config{TLS: ours, Registry: registry})
 	ask := func(conn *grpc.ClientConn, within time.Duration) error {
 		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
@@ -216,6 +225,9 @@ func TestFewConnectionsWithoutACertificateAreOpenAtOnce(t *testing.T) {
 	if err := ask(connect(stranger), 10*time.Second); status.Code(err) != codes.Unavailable {
 		t.Errorf("one more: %v", err)
 	}
+	if n := refused(t, registry)[refusedConnections]; n < 1 {
+		t.Errorf("%v connections were counted as refused", n)
+	}
 	if err := ask(connect(known), 10*time.Second); err != nil {
 		t.Errorf("with a certificate: %v", err)
 	}
@@ -229,6 +241,83 @@ func TestFewConnectionsWithoutACertificateAreOpenAtOnce(t *testing.T) {
 		}
 		if time.Now().After(end) {
 			t.Fatalf("after one has gone: %v", err)
+		}
+	}
+}
+
+func anyRole(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := unisinkv1.NewClusterClient(conn).Status(ctx, &unisinkv1.StatusRequest{})
+	return err
+}
+
+func commit(ctx context.Context, conn *grpc.ClientConn) error {
+	_, err := unisinkv1.NewTransactionsClient(conn).Commit(ctx, &unisinkv1.CommitRequest{})
+	return err
+}
+
+// refused are the counters of what was turned away, by cause.
+func refused(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
+	all, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := map[string]float64{}
+	for _, f := range all {
+		if f.GetName() == obs.MetricRefused {
+			for _, m := range f.GetMetric() {
+				n[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
+}
+
+// Who is refused shows in a metric, by one of four causes: somebody who tries doors, or a client whose certificate has run out.
+func TestWhoIsRefusedIsCounted(t *testing.T) {
+	nobody, ours := certificates(t)
+	known := nobody.Clone()
+	known.Certificates = ours.Certificates
+	_, theirs := certificates(t)
+	foreign := nobody.Clone()
+	foreign.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &theirs.Certificates[0], nil }
+	registry := prometheus.NewRegistry()
+	connect := edgeOf(t, Config{TLS: ours, Registry: registry, Trusts: func([][]*x509.Certificate, time.Time) error { return errors.New("it has ended") }})
+	want := map[string]float64{refusedHandshake: 0, refusedConnections: 0, refusedRole: 0, refusedCertificate: 0}
+	if got := refused(t, registry); !maps.Equal(got, want) {
+		t.Errorf("at first: %v", got)
+	}
+	for _, c := range []struct {
+		what  string
+		by    *tls.Config
+		call  func(context.Context, *grpc.ClientConn) error
+		code  codes.Code
+		cause string
+	}{
+		{"without a certificate", nobody, anyRole, codes.PermissionDenied, refusedRole},
+		{"without a role", known, commit, codes.PermissionDenied, refusedRole},
+		{"not trusted any more", known, anyRole, codes.Unauthenticated, refusedCertificate},
+		{"of another authority", foreign, anyRole, codes.Unavailable, refusedHandshake},
+		{"in plain text", nil, anyRole, codes.Unavailable, refusedHandshake},
+	} {
+		before := refused(t, registry)
+		conn := connect(c.by)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		if err := c.call(ctx, conn); status.Code(err) != c.code {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		// Of a handshake the client may hear sooner than the count is made.
+		for c.cause == refusedHandshake && ctx.Err() == nil && refused(t, registry)[c.cause] == before[c.cause] {
+			_ = c.call(ctx, conn) // refused again
+		}
+		cancel()
+		if err := conn.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for cause, n := range refused(t, registry) {
+			if more := n - before[cause]; (more > 0) != (cause == c.cause) || more > 1 && cause != refusedHandshake {
+				t.Errorf("%s: %v more are refused by cause %s", c.what, more, cause)
+			}
 		}
 	}
 }

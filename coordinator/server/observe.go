@@ -23,8 +23,17 @@ import (
 type metrics struct {
 	calls   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
+	refused *prometheus.CounterVec
 	broken  prometheus.Counter
 }
+
+// Why a connection or a call is refused.
+const (
+	refusedHandshake   = "handshake"
+	refusedConnections = "connections"
+	refusedRole        = "role"
+	refusedCertificate = "certificate"
+)
 
 func newMetrics(c Config) *metrics {
 	m := &metrics{
@@ -36,6 +45,12 @@ func newMetrics(c Config) *metrics {
 			Buckets: []float64{.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10},
 		}, []string{obs.LabelMethod}),
 	}
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: obs.MetricRefused, Help: "Connections and calls that were turned away at the client port, by cause.",
+	}, []string{obs.LabelCause})
+	for _, cause := range []string{refusedHandshake, refusedConnections, refusedRole, refusedCertificate} {
+		m.refused.WithLabelValues(cause) // shown as 0
+	}
 	m.broken = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: obs.MetricHeuristics, Help: "Branches whose resource broke its promise or cannot tell any more how they ended, as this node has learnt since it started.",
 	})
@@ -45,7 +60,7 @@ func newMetrics(c Config) *metrics {
 	gauge := func(name, help string, read func() float64) prometheus.Collector {
 		return labelled(name, help, nil, read)
 	}
-	c.Registry.MustRegister(m.calls, m.seconds, m.broken,
+	c.Registry.MustRegister(m.calls, m.seconds, m.refused, m.broken,
 		gauge(obs.MetricUnresolved, "Decided branches that nobody has proven, as the leader sees it.", func() float64 { return float64(c.InDoubt().Unfinished) }),
 		labelled(obs.MetricInDoubtAge, "Age of the oldest branch in doubt, as the leader sees it.", prometheus.Labels{obs.LabelState: "unfinished"}, func() float64 { return c.InDoubt().Oldest.Seconds() }),
 		gauge(obs.MetricDebts, "Sweep debts unpaid, as the leader sees it.", func() float64 { return float64(c.InDoubt().Debts) }),
@@ -72,17 +87,28 @@ func newMetrics(c Config) *metrics {
 // CountBrokenPromise counts a heuristic outcome.
 func (s *Server) CountBrokenPromise() { s.metrics.broken.Inc() }
 
+// answered counts a call by what it came to.
+func (m *metrics) answered(method string, err error) {
+	m.calls.WithLabelValues(method, status.Code(err).String()).Inc()
+	switch reason, _ := grpcerr.Reason(err); reason {
+	case grpcerr.NotAllowed:
+		m.refused.WithLabelValues(refusedRole).Inc()
+	case grpcerr.Distrusted:
+		m.refused.WithLabelValues(refusedCertificate).Inc()
+	}
+}
+
 func (m *metrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	start := time.Now()
 	resp, err := handler(ctx, req)
 	m.seconds.WithLabelValues(info.FullMethod).Observe(time.Since(start).Seconds())
-	m.calls.WithLabelValues(info.FullMethod, status.Code(err).String()).Inc()
+	m.answered(info.FullMethod, err)
 	return resp, err
 }
 
 func (m *metrics) stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	err := handler(srv, ss)
-	m.calls.WithLabelValues(info.FullMethod, status.Code(err).String()).Inc()
+	m.answered(info.FullMethod, err)
 	return err
 }
 

@@ -20,7 +20,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/reflection"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
 	"github.com/unisink/unisink/coordinator/access"
@@ -194,11 +193,8 @@ func New(c Config) *Server {
 		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
-	switch {
-	case asks:
-		opts = append(opts, grpc.Creds(newDoor(credentials.NewTLS(c.TLS))))
-	case c.TLS != nil:
-		opts = append(opts, grpc.Creds(credentials.NewTLS(c.TLS)))
+	if c.TLS != nil {
+		opts = append(opts, grpc.Creds(newDoor(credentials.NewTLS(c.TLS), asks, m)))
 	}
 	s.grpc = grpc.NewServer(opts...)
 	unisinkv1.RegisterSessionServer(s.grpc, c.Sessions)
@@ -240,7 +236,7 @@ const mostCalls, mostHeaders = 1 << 10, 64 << 10
 func (s *Server) gate(ctx context.Context, info *tap.Info) (context.Context, error) {
 	err := s.guard.Gate(ctx, info.FullMethodName)
 	if err != nil { // then the method is one of the table, and no name that a caller has made up
-		s.metrics.calls.WithLabelValues(info.FullMethodName, status.Code(err).String()).Inc()
+		s.metrics.answered(info.FullMethodName, err)
 	}
 	return ctx, err
 }

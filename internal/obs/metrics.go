@@ -38,6 +38,10 @@ const (
 	MetricCalls = "unisink_calls_total"
 	// MetricCallLatency is a histogram of unary calls. Labels: method.
 	MetricCallLatency = "unisink_call_latency_seconds"
+	// MetricRefused counts connections and calls that were turned away at the client port, since this node started.
+	// Labels: cause (handshake: it failed; connections: too many without a certificate; role: none for the call, or no
+	// certificate; certificate: not trusted any more).
+	MetricRefused = "unisink_refused_total"
 	// MetricPipelines is a gauge: pipelines in the ledger.
 	MetricPipelines = "unisink_pipelines_count"
 
@@ -108,7 +112,7 @@ func Metrics() []string {
 		MetricTxns, MetricInDoubtAge, MetricVoteLatency, MetricApplyLag,
 		MetricLeader, MetricTerm, MetricApplied, MetricCommands, MetricEntryCommands,
 		MetricProposeLatency, MetricSyncs,
-		MetricCalls, MetricCallLatency, MetricPipelines,
+		MetricCalls, MetricCallLatency, MetricRefused, MetricPipelines,
 		MetricScopes, MetricMembers, MetricGenerations, MetricRoundLatency, MetricEpochsPending,
 		MetricUnresolved, MetricDebts, MetricPreparedAge, MetricHeuristics, MetricFinishes,
 		MetricRecordsIn, MetricRecordsOut, MetricRecordsLate, MetricSourceLag, MetricWatermarkLag,
