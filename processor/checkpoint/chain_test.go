@@ -10,6 +10,9 @@ import (
 // TestWhatAChainCosts runs workloads of many epochs and bounds what they write, what a vote names and what a
 // restart would read.
 func TestWhatAChainCosts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts bytes of one goroutine; takes half a minute under the race detector")
+	}
 	const keys = 20_000
 	key := func(i int) []byte { return fmt.Appendf(nil, "customer-%06d", i) }
 	for name, c := range map[string]struct {

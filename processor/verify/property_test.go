@@ -12,11 +12,19 @@ import (
 	"github.com/unisink/unisink/processor/verify"
 )
 
+// seeds is how many worlds are made. The race detector, which sees one goroutine here, runs the short tests.
+func seeds() uint64 {
+	if testing.Short() {
+		return 150
+	}
+	return 600
+}
+
 // What a simulator of the rules writes is never broken, and clean where everything can be known.
 func TestWhatIsRightIsNotBroken(t *testing.T) {
 	clean, unknown := 0, 0
-	seeds := uint64(600)
-	for seed := range seeds {
+	made := seeds()
+	for seed := range made {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		plan := simPlan(rng)
 		splits, late := 1+rng.IntN(3), rng.IntN(2) == 0
@@ -39,8 +47,8 @@ func TestWhatIsRightIsNotBroken(t *testing.T) {
 		}
 	}
 	t.Logf("%d clean, %d undeterminable", clean, unknown)
-	if clean < int(seeds/2) || unknown == 0 {
-		t.Errorf("%d of %d are clean, %d are undeterminable", clean, seeds, unknown)
+	if clean < int(made/2) || unknown == 0 {
+		t.Errorf("%d of %d are clean, %d are undeterminable", clean, made, unknown)
 	}
 }
 
@@ -265,7 +273,7 @@ func sabotages() []sabotage {
 // One damage of any kind is never clean, and broken where everything can be known.
 func TestNoDamageIsClean(t *testing.T) {
 	count := map[string]map[verify.Verdict]int{}
-	for seed := range uint64(600) {
+	for seed := range seeds() {
 		for n, s := range sabotages() {
 			rng := rand.New(rand.NewPCG(seed, 2))
 			plan := simPlan(rng)

@@ -13,7 +13,7 @@ func Build(ctx context.Context, given, dir, name string, flags ...string) (strin
 		return filepath.Abs(given)
 	}
 	path := filepath.Join(dir, name)
-	args := append([]string{"build", "-trimpath", "-o", path}, flags...)
+	args := append([]string{"build", "-o", path}, flags...) // as tests are built, which spares compiling everything again
 	out, err := exec.CommandContext(ctx, "go", append(args, "github.com/unisink/unisink/cmd/unisink")...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
