@@ -190,7 +190,7 @@ func New(c Config) *Server {
 		grpc.MaxHeaderListSize(mostHeaders),
 		grpc.InTapHandle(s.gate),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
-		grpc.ReadBufferSize(readBuffer), grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	if c.TLS != nil {
@@ -226,7 +226,8 @@ func (s *Server) nodeIDs() (ids []string) {
 }
 
 // readBuffer of a connection, bytes: a vote with its handles, mostly.
-const readBuffer = 4 << 10
+// Answers are shorter; a page of a list takes several writes.
+const readBuffer, writeBuffer = 4 << 10, 8 << 10
 
 // mostCalls are the calls under way on one connection, watchers' streams among them. A client that has more waits with the
 // next. mostHeaders bounds what stands at the head of one, bytes: with a call that is handed on, the roles of its caller.
