@@ -39,7 +39,8 @@ func TestWhatWindowsMakeVisible(t *testing.T) {
 		windows check.Windows
 		epochs  []decided
 	}{
-		{"sliding windows count a record in each that it is in, also before 1970",
+		{
+			"sliding windows count a record in each that it is in, also before 1970",
 			check.Windows{Size: 10, Every: 5, Splits: 1, Source: []check.Reading{
 				{Key: "a", Time: -3, Value: 1}, {Key: "a", Time: 2, Value: 2}, {Key: "a", Time: 5, Value: 4}, {Key: "a", Time: 15, Value: 8},
 			}},
@@ -47,26 +48,40 @@ func TestWhatWindowsMakeVisible(t *testing.T) {
 				{to: 2, results: []string{"a@-10…0=1/1"}},
 				{to: 3, results: []string{"a@-5…5=2/3"}},
 				{to: 4, results: []string{"a@0…10=2/6", "a@5…15=1/4"}},
-			}},
-		{"a window waits for the slowest split, and for the disorder of it",
+			},
+		},
+		{
+			"a window waits for the slowest split, and for the disorder of it",
 			check.Windows{Size: 10, Every: 10, Disorder: 2, Splits: 2, Source: []check.Reading{
-				{Key: "a", Time: 30, Value: 1}, {Split: 1, Key: "a", Time: 5, Value: 2}, {Split: 1, Key: "a", Time: 11, Value: 4},
-				{Key: "a", Time: 9, Value: 8}, {Split: 1, Key: "a", Time: 12, Value: 16}, {Key: "a", Time: 9, Value: 32},
+				{Key: "a", Time: 30, Value: 1},
+				{Split: 1, Key: "a", Time: 5, Value: 2},
+				{Split: 1, Key: "a", Time: 11, Value: 4},
+				{Key: "a", Time: 9, Value: 8},
+				{Split: 1, Key: "a", Time: 12, Value: 16},
+				{Key: "a", Time: 9, Value: 32},
 			}},
 			[]decided{
 				{to: 4},
 				{to: 6, results: []string{"a@0…10=2/10"}, late: []string{"late:0/2"}},
-			}},
-		{"for its lateness a window takes records and tells again what it has",
+			},
+		},
+		{
+			"for its lateness a window takes records and tells again what it has",
 			check.Windows{Size: 10, Every: 10, Lateness: 5, Splits: 1, Source: []check.Reading{
-				{Key: "a", Time: 1, Value: 1}, {Key: "b", Time: 14, Value: 2}, {Key: "a", Time: 9, Value: 4}, {Key: "c", Time: 9, Value: 8},
-				{Key: "b", Time: 15, Value: 16}, {Key: "a", Time: 9, Value: 32},
+				{Key: "a", Time: 1, Value: 1},
+				{Key: "b", Time: 14, Value: 2},
+				{Key: "a", Time: 9, Value: 4},
+				{Key: "c", Time: 9, Value: 8},
+				{Key: "b", Time: 15, Value: 16},
+				{Key: "a", Time: 9, Value: 32},
 			}},
 			[]decided{
 				{to: 2, results: []string{"a@0…10=1/1"}},
 				{to: 6, results: []string{"a@0…10=2/5+", "c@0…10=1/8"}, late: []string{"late:0/5"}},
-			}},
-		{"a drain fires what is open, and what comes behind it is late there and nowhere else",
+			},
+		},
+		{
+			"a drain fires what is open, and what comes behind it is late there and nowhere else",
 			check.Windows{Size: 10, Every: 10, Lateness: 5, Splits: 1, Source: []check.Reading{
 				{Key: "a", Time: 1, Value: 1}, {Key: "a", Time: 11, Value: 2}, {Key: "a", Time: 19, Value: 4}, {Key: "a", Time: 20, Value: 8}, {Key: "a", Time: 31, Value: 16},
 			}},
@@ -76,7 +91,8 @@ func TestWhatWindowsMakeVisible(t *testing.T) {
 				{to: 5, results: []string{"a@20…30=1/8"}},
 				{to: 5, results: []string{"a@30…40=1/16"}, drain: true},
 				{to: 5, drain: true},
-			}},
+			},
+		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
