@@ -23,7 +23,8 @@ func (a *app) cluster() *cli.Command {
 			Name: "bootstrap", Usage: "make a group out of new nodes; once",
 			ArgsUsage: "NAMESPACE",
 			Description: "Every node must be running and new. The namespace names the group in the resources\n" +
-				"it shares with others and never changes. The first node named is asked." +
+				"it shares with others and never changes. Take none that another group, also one that is gone, has used for the same\n" +
+				"outputs: what that one wrote would pass for this one's. The first node named is asked." +
 				forExample("unisink cluster bootstrap demo --node n1=127.0.0.1:7401,127.0.0.1:7400",
 					"unisink cluster bootstrap prod --node n1=10.0.0.1:7401,10.0.0.1:7400 --node n2=10.0.0.2:7401,10.0.0.2:7400 --node n3=…"),
 			Flags: []cli.Flag{

@@ -10,7 +10,7 @@ import (
 
 var (
 	// A list's flag is named twice by the library; its text says that it may be given several times.
-	namedTwice = regexp.MustCompile(` \[ --[^\]]*\]`)
+	namedTwice = regexp.MustCompile(` \[ --.*? \]`)
 	// What is nothing unless it is set needs no default, or has one that its text names.
 	noDefault = regexp.MustCompile(` \(default: (false|0|0s)\)`)
 )

@@ -67,3 +67,11 @@ func TestCommandsInATextAreTheBinarysOwn(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 }
+
+func TestWhatStandsBelowWhatIsInDoubtNamesTheBinaryToo(t *testing.T) {
+	var out bytes.Buffer
+	(&app{name: "mine", out: &out}).tellNames("the next start does, or `unisink resolver`:", []string{"directory out"})
+	if got, want := out.String(), "the next start does, or `mine resolver`:\n  directory out\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -81,6 +81,7 @@ func TestWordsForPeople(t *testing.T) {
 		{leaseText("", 0), "-"},
 		{leaseText("b0a1b6d3", 0), "0ms"},
 		{plainFlag("--node ID [ --node ID ]\tID of each node"), "--node ID\tID of each node"},
+		{plainFlag("--topic NAME[:N] [ --topic NAME[:N] ]\tNAME[:N] of a topic"), "--topic NAME[:N]\tNAME[:N] of a topic"},
 		{plainFlag("--force\tthe same (default: false)"), "--force\tthe same"},
 		{plainFlag("--every TIME\tTIME (default: 30s) [$UNISINK_EVERY]"), "--every TIME\tTIME (default: 30s) [$UNISINK_EVERY]"},
 		{scopeState(&unisinkv1.ScopeStatus{}), "never ran"},

@@ -125,7 +125,7 @@ func aged(n uint32, oldestMS int64) string {
 func (a *app) tellDebts(ctx context.Context, cl *participant.Client) error {
 	r, err := cl.Resolution().ListResources(ctx, &unisinkv1.ListResourcesRequest{})
 	if status.Code(err) == codes.PermissionDenied {
-		fmt.Fprintln(a.out, "\nWhether dead processes have left more in the resources is for a viewer to see: `unisink resource list`.")
+		fmt.Fprintln(a.out, a.named("\nWhether dead processes have left more in the resources is for a viewer to see: `unisink resource list`."))
 		return nil
 	}
 	if err != nil {
@@ -190,7 +190,7 @@ func (a *app) tellNames(text string, names []string) {
 	if len(names) == 0 {
 		return
 	}
-	fmt.Fprintln(a.out, text)
+	fmt.Fprintln(a.out, a.named(text))
 	for _, name := range names {
 		fmt.Fprintln(a.out, "  "+plain(a.named(name)))
 	}
