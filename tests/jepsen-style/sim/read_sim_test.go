@@ -31,20 +31,20 @@ func (w *world) read(ctx context.Context) {
 			}
 		}
 	}
-	for _, store := range w.accounts {
-		w.held(store)
+	for alias, store := range w.accounts {
+		w.held("account-"+alias, store)
 	}
 	time.Sleep(time.Second) // the nodes come to one state, and the watchers see it
 }
 
-func (w *world) held(store *participanttest.Store) {
+func (w *world) held(who string, store *participanttest.Store) {
 	for _, name := range store.Prepared() {
 		b, err := participant.ParseBranchName(name)
 		if err != nil {
-			w.complain("a store holds %q: %v", name, err)
+			w.complain("%s holds %q: %v", who, name, err)
 			continue
 		}
-		w.leftBehind("store", b)
+		w.leftBehind(who, b)
 	}
 }
 

@@ -30,6 +30,7 @@ type target interface {
 // memoryTarget is a store that tells every change while it happens.
 type memoryTarget struct {
 	w     *world
+	name  string
 	store *participanttest.Store
 }
 
@@ -46,7 +47,7 @@ func (m *memoryTarget) write(_ context.Context, b participant.Branch, record str
 }
 
 func (m *memoryTarget) read(context.Context) error {
-	m.w.held(m.store)
+	m.w.held(m.name, m.store)
 	return nil
 }
 

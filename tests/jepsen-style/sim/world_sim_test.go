@@ -102,7 +102,7 @@ func (w *world) target(s *seat, kind, alias string) target {
 	case "kafka":
 		return w.kafkaTarget(name, s, alias)
 	}
-	return &memoryTarget{w: w, store: w.store(name)}
+	return &memoryTarget{w: w, name: name, store: w.store(name)}
 }
 
 // teller puts the run's time in front of what is logged.
