@@ -64,9 +64,9 @@ func scopesTables(r decisions.ScopesResult) []func() [][]string {
 		}
 	}
 	nodes := func() [][]string {
-		table := [][]string{{"NODE", "STEADY MIB", "PEAK MIB", "DIR FROM MIB", "TO", "MOST", "SNAPSHOTS"}}
+		table := [][]string{{"NODE", "STEADY MIB", "PEAK MIB", "OWN", "DIR FROM MIB", "TO", "MOST", "SNAPSHOTS"}}
 		for _, n := range r.Disks {
-			table = append(table, []string{n.Node, f(n.SteadyMiB), f(n.PeakMiB), f(n.DirFromMiB), f(n.DirToMiB), f(n.DirMostMiB), fmt.Sprint(n.Snapshots)})
+			table = append(table, []string{n.Node, f(n.SteadyMiB), f(n.PeakMiB), f(n.OwnMiB), f(n.DirFromMiB), f(n.DirToMiB), f(n.DirMostMiB), fmt.Sprint(n.Snapshots)})
 		}
 		return table
 	}

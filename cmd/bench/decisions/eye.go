@@ -20,6 +20,9 @@ type NodeRow struct {
 	// Memory resident: its median in the second half of the load, and the most since the node's start.
 	SteadyMiB float64 `json:"steady_mib"`
 	PeakMiB   float64 `json:"peak_mib"`
+	// OwnMiB is the most without pages of mapped files, of the program and the log, which the kernel takes back
+	// when it needs memory. It is read twice a second.
+	OwnMiB float64 `json:"own_most_mib"`
 	// Data directory: at the beginning, at the end and at most, and through time at equal distances.
 	DirFromMiB float64   `json:"dir_from_mib"`
 	DirToMiB   float64   `json:"dir_to_mib"`
@@ -54,7 +57,7 @@ type watched struct {
 	node      *group.Node
 	dir       string
 	rss, disk []float64 // MiB
-	peak      float64
+	peak, own float64
 	snaps     map[string]*snap
 	failed    error
 }
@@ -163,7 +166,7 @@ func (w *watched) read() error {
 	}
 	size, err := group.DirBytes(w.dir)
 	w.rss, w.disk = append(w.rss, mib(float64(u.RSS))), append(w.disk, mib(float64(size)))
-	w.peak = max(w.peak, mib(float64(u.Peak)))
+	w.peak, w.own = max(w.peak, mib(float64(u.Peak))), max(w.own, mib(float64(u.Own)))
 	return err
 }
 
@@ -172,7 +175,7 @@ func (e *eye) nodes(_, _ look) []NodeRow {
 	const points = 20
 	out := make([]NodeRow, 0, len(e.each))
 	for _, w := range e.each {
-		r := NodeRow{Node: w.node.ID, PeakMiB: w.peak, Snapshots: len(w.snaps)}
+		r := NodeRow{Node: w.node.ID, PeakMiB: w.peak, OwnMiB: w.own, Snapshots: len(w.snaps)}
 		if n := len(w.rss); n > 0 {
 			r.SteadyMiB = stats.Rounded(stats.Median(w.rss[n/2:]), 1)
 			r.DirFromMiB, r.DirToMiB = w.disk[0], w.disk[n-1]

@@ -72,7 +72,7 @@ type ScopesResult struct {
 	CutOff  string         `json:"cut_off,omitempty"`
 }
 
-// The budgets: MiB, and how much dearer a decision may be. A ratio of CPU on a busy machine is not exact to less.
+// The budgets: MiB of a node's own, and how much dearer a decision may be. A ratio of CPU on a busy machine is not exact to less.
 const (
 	mostMiB   = 300
 	mostRatio = 1.25
@@ -279,7 +279,7 @@ func (s *scopes) load(ctx context.Context) error {
 // judge puts what was measured beside its budgets.
 func (r *ScopesResult) judge() {
 	for _, n := range r.Disks {
-		r.Budgets = append(r.Budgets, stats.Beside(n.Node+" peak MiB", n.PeakMiB, mostMiB))
+		r.Budgets = append(r.Budgets, stats.Beside(n.Node+" own MiB", n.OwnMiB, mostMiB))
 	}
 	if len(r.Cost) == 0 || r.Cost[0].CPU <= 0 {
 		return

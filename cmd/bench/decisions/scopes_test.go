@@ -36,7 +36,7 @@ func TestTheLongestGapReachesToBothEnds(t *testing.T) {
 
 func TestManyScopesAreJudgedByMemoryAndByTheFirstCost(t *testing.T) {
 	r := ScopesResult{
-		Disks: []NodeRow{{Node: "n1", PeakMiB: 301}, {Node: "n2", PeakMiB: 200}},
+		Disks: []NodeRow{{Node: "n1", PeakMiB: 350, OwnMiB: 301}, {Node: "n2", PeakMiB: 350, OwnMiB: 200}},
 		Cost:  []CostRow{{What: "alone", CPU: 200}, {What: "beside many", CPU: 240}, {What: "later", CPU: 300}},
 	}
 	r.judge()
@@ -46,7 +46,7 @@ func TestManyScopesAreJudgedByMemoryAndByTheFirstCost(t *testing.T) {
 			over = append(over, b.Of)
 		}
 	}
-	if got := strings.Join(over, "; "); got != "n1 peak MiB; later, to the first" {
+	if got := strings.Join(over, "; "); got != "n1 own MiB; later, to the first" {
 		t.Errorf("over: %s", got)
 	}
 	if r.Cost[1].ToFirst != 1.2 {

@@ -16,6 +16,7 @@ import (
 type Usage struct {
 	CPU       time.Duration // user and kernel, since its start; in steps of 10 ms
 	RSS, Peak int64         // bytes resident, now and at most
+	Own       int64         // of those now, without pages of files, which the kernel takes back when it needs memory
 	Written   int64         // bytes that it has caused to be written to storage
 }
 
@@ -32,10 +33,11 @@ func UsageOf(pid int) (u Usage, err error) {
 	u.CPU, _, err1 = cpuOf(dir)
 	rss, err2 := numberIn(dir+"/status", "VmRSS:")
 	peak, err3 := numberIn(dir+"/status", "VmHWM:")
-	u.RSS, u.Peak = rss<<10, peak<<10
+	own, err5 := numberIn(dir+"/status", "RssAnon:")
+	u.RSS, u.Peak, u.Own = rss<<10, peak<<10, own<<10
 	var err4 error
 	u.Written, err4 = numberIn(dir+"/io", "write_bytes:")
-	return u, errors.Join(err1, err2, err3, err4)
+	return u, errors.Join(err1, err2, err3, err4, err5)
 }
 
 // FamilyCPU is what a process has used, with the children that it has now and those that it has waited for. It is known

@@ -18,7 +18,7 @@ func TestWhatThisProcessUsesIsRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if u.RSS < 1<<20 || u.Peak < u.RSS/2 {
+	if u.RSS < 1<<20 || u.Peak < u.RSS/2 || u.Own < 1<<18 || u.Own > u.Peak {
 		t.Errorf("got %+v", u)
 	}
 	if _, err := UsageOf(1 << 30); err == nil {
