@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/unisink/unisink/internal/branchname"
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant/route"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -35,7 +36,8 @@ type Swept struct {
 // about a Sweep takes at least timeout. What is announced and undecided is left to its deadline.
 //
 // What a process has prepared under names of its own, as in Kafka, may be a branch that was announced and aborted: while it is
-// there that one is not finished.
+// there that one is not finished. Nor is it while something that was prepared before a backup of the coordinator was restored may
+// be it: that is left alone, and a person decides.
 //
 // It may run beside everything else, and a repeat does what is left. Each branch is tried once; the error joins those
 // that could not be finished, each with its resource, and ErrHeuristic where one shows the opposite
@@ -265,7 +267,7 @@ const clockMargin = time.Minute
 // neverPrepared proves that an announced branch of an aborted transaction left nothing, by a listing
 // after the decision. One that is prepared late all the same is found aborted by the next sweep (P13). What a process has
 // prepared by hand under names of its own, as in Kafka, may be the branch unless it was begun long after the decision: as
-// long as that is there nothing is proven.
+// long as that is there nothing is proven; nor while something of an earlier incarnation may be it, which is left alone.
 func (s *sweep) neverPrepared(ctx context.Context, txn, resource string, decided time.Time) {
 	r := s.resources[resource]
 	if r == nil {
@@ -285,7 +287,7 @@ func (s *sweep) neverPrepared(ctx context.Context, txn, resource string, decided
 			s.finish(ctx, resource, txn, resource, l.Handle, RolledBack)
 			return
 		}
-		if l.Name.Pipeline == branchname.HandPipeline && !l.Since.After(decided.Add(clockMargin)) {
+		if ofProcess(l, decided) && !mutant.On("participant/names-of-its-own") {
 			perhaps = l.Name.String()
 		}
 	}
@@ -294,7 +296,38 @@ func (s *sweep) neverPrepared(ctx context.Context, txn, resource string, decided
 			ErrUnfinished, txn, perhaps, resource))
 		return
 	}
+	switch perhaps, err = s.earlier(ctx, r, txn, resource, decided); {
+	case err != nil:
+		s.fail(fmt.Errorf("list what is prepared in %s: %w", resource, err))
+		return
+	case perhaps != "":
+		s.fail(fmt.Errorf("%w: transaction %s was aborted, and %s in %s, prepared before a backup was restored, may be its branch: it is left alone, and nothing is proven until a person has ended it at the resource, or has looked there and accepts it (unisink txn resolve %s --force accept-loss --branch %s --why …)",
+			ErrUnfinished, txn, perhaps, resource, txn, resource))
+		return
+	}
 	if err := s.c.Resolve(ctx, txn, resource, Proof{Verdict: RolledBack, Evidence: "nothing of it is listed after it was aborted"}); err != nil && !errors.Is(err, ErrNotFound) {
 		s.fail(err)
 	}
+}
+
+// ofProcess reports something that a process has prepared by hand under a name of its own, and not begun long after a decision.
+func ofProcess(l Listed, decided time.Time) bool {
+	return l.Name.Pipeline == branchname.HandPipeline && !l.Since.After(decided.Add(clockMargin))
+}
+
+// earlier is the name of what is prepared under an earlier incarnation of the namespace, from before a backup was restored, and
+// may be an aborted branch; empty: nothing is.
+func (s *sweep) earlier(ctx context.Context, r Resource, txn, resource string, decided time.Time) (string, error) {
+	for n := uint64(1); n < s.ns.Incarnation && !mutant.On("participant/earlier-incarnations"); n++ {
+		listed, err := r.List(ctx, Namespace{Name: s.ns.Name, Incarnation: n})
+		if err != nil {
+			return "", err
+		}
+		for _, l := range listed {
+			if l.Name.Txn == txn && l.Name.Resource == resource || ofProcess(l, decided) {
+				return l.Name.String(), nil
+			}
+		}
+	}
+	return "", nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
 	"github.com/unisink/unisink/processor/stream"
 )
@@ -216,7 +217,7 @@ func (s *Source) fetch(ctx context.Context, cl *kgo.Client) (bool, error) {
 			s.pending = append(s.pending, fetched{p, fp.FetchPartition})
 		}
 	})
-	if failed == nil && len(s.pending) == 0 && ctx.Err() != nil {
+	if ctx.Err() != nil && len(s.pending) == 0 && (failed == nil || mutant.On("kafka/cancelled-poll-tells")) {
 		failed = context.Cause(ctx)
 	}
 	return len(s.pending) > 0, failed

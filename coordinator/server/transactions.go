@@ -10,6 +10,7 @@ import (
 	"github.com/unisink/unisink/coordinator/ledger"
 	"github.com/unisink/unisink/coordinator/wire"
 	"github.com/unisink/unisink/internal/grpcerr"
+	"github.com/unisink/unisink/internal/mutant"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
@@ -33,7 +34,7 @@ func (t *transactions) Begin(ctx context.Context, req *unisinkv1.BeginRequest) (
 	}
 	b := ledger.Announce{Txn: ledger.TxnID(req.GetTxn()), Branches: handBranches(req.GetBranches()), Deadline: time.Now().Add(wait).UnixMilli()}
 	r, err := t.s.propose(ctx, req.GetMeta(), b)
-	if err != nil && r.Refusal == ledger.Invalid && b.Deadline <= r.At {
+	if err != nil && r.Refusal == ledger.Invalid && b.Deadline <= r.At && !mutant.On("server/deadline-from-stamp") {
 		// By the log's clock it has passed: that was ahead, and does not go back. So it is that clock that the time-out is
 		// counted from.
 		b.Deadline = r.At + wait.Milliseconds()

@@ -131,10 +131,14 @@ func (l *lane) heard() {
 	if mutant.On("resolver/due-when-answered") {
 		return
 	}
-	for _, t := range l.chains {
-		t.answered(l.now.back)
+	back := l.now.back
+	if mutant.On("resolver/pauses-while-answered") {
+		back = l.now.asOf
 	}
-	if l.sweep.answered(l.now.back) {
+	for _, t := range l.chains {
+		t.answered(back)
+	}
+	if l.sweep.answered(back) {
 		l.sweep.soon = l.sweep.next
 	}
 }

@@ -280,13 +280,17 @@ func (h *byHand) announced(ctx context.Context, l *lane, which []int, duties []*
 		}
 	}
 	if out.err == nil {
-		out.err = l.neverPrepared(ctx, j, &out)
+		begun := time.Now()
+		if out.err = l.neverPrepared(ctx, j, &out); errors.Is(out.err, errList) {
+			out.err = told(h.text[l], "asked what is prepared in it", begun, out.err)
+			h.heed(l, out.err)
+		}
 	}
 	for k, i := range at {
-		switch name, doubtful := out.perhaps[k]; {
+		switch x, doubtful := out.perhaps[k]; {
 		case there[k]:
 		case doubtful:
-			all[i].Err = errors.New(perhaps{name: name}.waits(k.txn))
+			all[i].Err = errors.New(x.waits(k))
 		case slices.Contains(out.proven, k):
 			all[i].Proof = participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is listed after it was aborted"}
 		default:
@@ -295,9 +299,9 @@ func (h *byHand) announced(ctx context.Context, l *lane, which []int, duties []*
 	}
 }
 
-// list lists one resource, unless it has left another question without an answer.
+// list lists one resource, unless it cannot or has left another question without an answer.
 func (h *byHand) list(ctx context.Context, l *lane, j job) ([]judged, error) {
-	if silent := h.said(l); silent != nil {
+	if silent := h.said(l); silent != nil || j.blind {
 		return nil, silent
 	}
 	begun := time.Now()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -31,12 +30,16 @@ type sweeping struct {
 	doubtful map[string]*doubt
 	// perhaps are aborted branches of which no listing so far has shown that they left nothing.
 	perhaps map[branchKey]perhaps
+	// warned is what was last said of them in the log, and when.
+	warned   string
+	warnedAt time.Time
 }
 
 // perhaps is an aborted branch that may be prepared.
 type perhaps struct {
-	name  string    // of what may be it; empty: what is prepared cannot be listed
-	again time.Time // when it is looked for
+	name    string    // of what may be it; empty: what is prepared cannot be listed
+	earlier bool      // that is of an earlier incarnation, before a backup was restored
+	again   time.Time // when it is looked for
 }
 
 type doubt struct {
@@ -65,6 +68,8 @@ const (
 	// perhapsAgain is how soon an aborted branch is looked for again that may be there under a process's own name, and
 	// clockMargin how far the clocks of resources and coordinators may be apart: as far as those of clients are let be.
 	perhapsAgain, clockMargin = 10 * time.Second, time.Minute
+	// warnedEach is how often the log says again what a proof still waits for.
+	warnedEach = time.Minute
 	// judgedAtOnce bounds one question for judgements.
 	judgedAtOnce = 500
 )
@@ -88,7 +93,7 @@ type swept struct {
 	byHand  time.Duration
 	paid    []debtKey
 	proven  []branchKey
-	perhaps map[branchKey]string // aborted branches that are not proven, and the name of what may be theirs; empty: none can be listed
+	perhaps map[branchKey]perhaps // aborted branches that are not proven, and what may be theirs
 	asked   []string
 	err     error
 }
@@ -126,13 +131,15 @@ func (l *lane) startSweep(ctx context.Context) {
 	})
 }
 
-// owed are the debts that are not left to a member, and the aborted branches of this resource that need a proof.
+// owed are the debts that are not left to a member, and the aborted branches of this resource that need a proof. Where nothing
+// can be listed no debt is paid: that would say that somebody has looked.
 func (l *lane) owed() (debts []*unisinkv1.SweepDuty, aborted map[branchKey]*unisinkv1.Duty) {
 	is, _ := l.identity()
+	looks := !l.blind() || mutant.On("resolver/looked-before-paid")
 	for _, d := range l.now.sweeps {
 		held := d.GetHeld() && l.now.age(d.GetClosedAtMs()) < l.r.c.HeldFor
 		ours := d.GetIdentity().GetKind() == is.GetKind() && d.GetIdentity().GetIdentity() == is.GetIdentity()
-		if ours && !held && !l.since(l.paid[debtOf(d)]) {
+		if ours && looks && !held && !l.since(l.paid[debtOf(d)]) {
 			debts = append(debts, d)
 		}
 	}
@@ -157,11 +164,14 @@ func (l *lane) owed() (debts []*unisinkv1.SweepDuty, aborted map[branchKey]*unis
 
 // sweepNow lists the namespace, has what it finds judged, and ends what is dead. For debts it lists twice: what was
 // being prepared while the first list was made shows in the second (L3). A debt is paid when both listings were made
-// after its generation was closed, as the orders have it, and nothing dead is left of it.
+// after its generation was closed, as the orders have it, and nothing dead is left of it. What cannot list is not asked to.
 func (l *lane) sweepNow(ctx context.Context, j job) swept {
 	var out swept
 	passes := 1
-	if len(j.debts) > 0 && !mutant.On("resolver/debts-listed-twice") {
+	switch {
+	case j.blind:
+		passes = 0
+	case len(j.debts) > 0 && !mutant.On("resolver/debts-listed-twice"):
 		passes = 2
 	}
 	stuck := map[debtKey]bool{}
@@ -329,29 +339,40 @@ func (l *lane) pay(ctx context.Context, j job, stuck map[debtKey]bool, out *swep
 
 // neverPrepared proves that announced branches of aborted transactions left nothing, by a listing after the decision.
 // What a process has prepared by hand under names of its own, as in Kafka, may be any of them that was decided since: as
-// long as it is there nothing is proven. Nor is it in a resource that cannot list.
+// long as it is there nothing is proven. Nor is it in a resource that cannot list, nor while something of an earlier
+// incarnation may be the branch, which is left alone.
 func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
-	var errs []error
 	there := map[chain]bool{}
-	var nameless []judged
+	var standing []participant.Listed
 	for _, x := range out.listing {
 		there[chain{txn: x.Name.Txn, resource: x.Name.Resource}] = true
-		if x.Name.Pipeline == branchname.HandPipeline && !x.ended && !mutant.On("resolver/names-of-its-own") {
-			nameless = append(nameless, x)
+		if !x.ended && !mutant.On("resolver/names-of-its-own") {
+			standing = append(standing, x.Listed)
 		}
 	}
-	out.perhaps = map[branchKey]string{}
+	out.perhaps = map[branchKey]perhaps{}
+	left := map[branchKey]*unisinkv1.Duty{}
 	for k, d := range j.aborted {
 		if there[chain{txn: k.txn, resource: k.resource}] {
 			continue // ended, and proven by that
 		}
-		if j.blind {
-			out.perhaps[k] = ""
+		if name := mayBe(standing, k, d); j.blind && !mutant.On("resolver/cannot-list-is-no-proof") || name != "" {
+			out.perhaps[k] = perhaps{name: name}
 			continue
 		}
-		latest := time.UnixMilli(d.GetDecidedAtMs()).Add(clockMargin)
-		if i := slices.IndexFunc(nameless, func(x judged) bool { return !x.Since.After(latest) }); i >= 0 {
-			out.perhaps[k] = nameless[i].Name.String()
+		left[k] = d
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	earlier, err := l.earlier(ctx, j.ns)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for k, d := range left {
+		if name := mayBe(earlier, k, d); name != "" {
+			out.perhaps[k] = perhaps{name: name, earlier: true}
 			continue
 		}
 		proof := participant.Proof{Verdict: participant.RolledBack, Evidence: "nothing of it is listed after it was aborted"}
@@ -362,4 +383,33 @@ func (l *lane) neverPrepared(ctx context.Context, j job, out *swept) error {
 		out.proven = append(out.proven, k)
 	}
 	return errors.Join(errs...)
+}
+
+// mayBe is the name of what is listed and is, or may be, an aborted branch; empty: nothing is.
+func mayBe(listed []participant.Listed, k branchKey, d *unisinkv1.Duty) string {
+	latest := time.UnixMilli(d.GetDecidedAtMs()).Add(clockMargin)
+	for _, x := range listed {
+		named := x.Name.Txn == k.txn && x.Name.Resource == k.resource
+		if named || x.Name.Pipeline == branchname.HandPipeline && !x.Since.After(latest) {
+			return x.Name.String()
+		}
+	}
+	return ""
+}
+
+// earlier lists what is prepared under earlier incarnations of the namespace, from before a backup was restored. Whoever
+// announced a transaction then has prepared it under that name, and may have aborted it since.
+func (l *lane) earlier(ctx context.Context, ns participant.Namespace) ([]participant.Listed, error) {
+	var all []participant.Listed
+	for n := uint64(1); n < ns.Incarnation && !mutant.On("resolver/earlier-incarnations"); n++ {
+		then := participant.Namespace{Name: ns.Name, Incarnation: n}
+		limited, cancel := context.WithTimeout(ctx, l.r.c.Attempt)
+		listed, err := l.f.List(limited, then)
+		cancel()
+		if err != nil {
+			return nil, fmt.Errorf("%w under %s, from before a backup was restored: %w", errList, then, err)
+		}
+		all = append(all, listed...)
+	}
+	return all, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/internal/obs"
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
@@ -47,34 +48,44 @@ func (l *lane) swept(ctx context.Context, j job, done swept) {
 func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) string {
 	s := &l.sweep
 	for k, x := range s.perhaps {
-		if _, looked := j.aborted[k]; looked || !j.at.Before(x.again) { // due and not looked for: it is none any more
+		if _, looked := j.aborted[k]; looked || !j.at.Before(x.again) || mutant.On("resolver/told-while-it-waits") { // due and not looked for: it is none any more
 			delete(s.perhaps, k)
 		}
 	}
-	for k, name := range done.perhaps {
-		s.perhaps[k] = perhaps{name, now.Add(perhapsAgain)}
+	for k, x := range done.perhaps {
+		x.again = now.Add(perhapsAgain)
+		s.perhaps[k] = x
 	}
 	trouble, oldest := "", ""
 	for k, x := range s.perhaps {
 		s.again(x.again)
 		if oldest == "" || k.txn < oldest { // ids begin with their time
-			trouble, oldest = x.waits(k.txn), k.txn
+			trouble, oldest = x.waits(k), k.txn
 		}
 	}
-	if len(done.perhaps) > 0 {
+	if trouble != s.warned || now.Sub(s.warnedAt) >= warnedEach {
+		s.warned, s.warnedAt = trouble, now
+		if trouble == "" {
+			return ""
+		}
 		l.r.log.WarnContext(ctx, "aborted by hand, and not proven yet", obs.Resource(l.named()), obs.Cause(trouble))
 	}
 	return trouble
 }
 
 // waits says what the proof of a branch waits for.
-func (x perhaps) waits(txn string) string {
-	if x.name == "" {
+func (x perhaps) waits(k branchKey) string {
+	switch {
+	case x.name == "":
 		return fmt.Sprintf("transaction %s was aborted, and the resource cannot list what is prepared in it: "+
-			"nothing is proven until its client tells, or a person who has looked there accepts it", txn)
+			"nothing is proven until its client tells, or a person who has looked there accepts it", k.txn)
+	case x.earlier:
+		return fmt.Sprintf("transaction %s was aborted, and %s, prepared before a backup was restored, may be its branch: it is left alone, and nothing is "+
+			"proven until a person has ended it at the resource, or has looked there and accepts it "+
+			"(unisink txn resolve %s --force accept-loss --branch %s --why …)", k.txn, x.name, k.txn, k.resource)
 	}
 	return fmt.Sprintf("transaction %s was aborted, and %s, which does not name its transaction, may be its branch: "+
-		"nothing is proven until that has ended, by the resource's own time-out or by a person at the resource", txn, x.name)
+		"nothing is proven until that has ended, by the resource's own time-out or by a person at the resource", k.txn, x.name)
 }
 
 func (l *lane) named() string {
