@@ -94,3 +94,28 @@ func TestADiskThatIsFullAtTheManifestIsAskedAgain(t *testing.T) {
 		t.Errorf("readers see %q", got)
 	}
 }
+
+// A process without space raises its fence about once a second until there is room again. No attempt may leave a
+// file behind: hundreds of them would be there, and be taken for abandoned only an hour later.
+func TestAttemptsOnAFullDiskLeaveNoScratchFiles(t *testing.T) {
+	for _, at := range []crashfs.Op{crashfs.OpWrite, crashfs.OpSync, crashfs.OpRename} {
+		t.Run(string(at), func(t *testing.T) {
+			mem, s, _ := one(t)
+			mem.Fail(func(op crashfs.Op, _ string) error {
+				if op == at {
+					return syscall.ENOSPC
+				}
+				return nil
+			})
+			for range 3 {
+				if err := s.Open(t.Context(), opening(2)); !errors.Is(err, syscall.ENOSPC) {
+					t.Fatalf("open without space: %v", err)
+				}
+			}
+			left, err := mem.ReadDir(dir + "/.unisink/tmp")
+			if err != nil || len(left) != 0 {
+				t.Errorf("three attempts leave %d scratch files (%v)", len(left), err)
+			}
+		})
+	}
+}

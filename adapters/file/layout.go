@@ -150,11 +150,12 @@ func (l layout) replace(name string, text []byte) error {
 		return err
 	}
 	if err := l.fs.Rename(tmp, name); err != nil {
-		return err
+		return errors.Join(err, l.fs.Remove(tmp))
 	}
 	return l.syncDir(filepath.Dir(name))
 }
 
+// writeScratch leaves nothing behind when it fails: whoever is out of space tries again and again.
 func (l layout) writeScratch(text []byte) (name string, err error) {
 	var raw [8]byte
 	if _, err := rand.Read(raw[:]); err != nil {
@@ -169,7 +170,10 @@ func (l layout) writeScratch(text []byte) (name string, err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	return name, errors.Join(err, f.Close())
+	if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, l.fs.Remove(name))
+	}
+	return name, err
 }
 
 // syncDir makes the names in a directory durable.
