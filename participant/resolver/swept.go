@@ -48,7 +48,7 @@ func (l *lane) swept(ctx context.Context, j job, done swept) {
 func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) string {
 	s := &l.sweep
 	for k, x := range s.perhaps {
-		if _, looked := j.aborted[k]; looked || !j.at.Before(x.again) || mutant.On("resolver/told-while-it-waits") { // due and not looked for: it is none any more
+		if _, looked := j.aborted[k]; looked || !j.at.Before(x.again) { // due and not looked for: it is none any more
 			delete(s.perhaps, k)
 		}
 	}
@@ -59,6 +59,9 @@ func (l *lane) perhaps(ctx context.Context, j job, done swept, now time.Time) st
 	trouble, oldest := "", ""
 	for k, x := range s.perhaps {
 		s.again(x.again)
+		if _, found := done.perhaps[k]; !found && mutant.On("resolver/told-while-it-waits") {
+			continue
+		}
 		if oldest == "" || k.txn < oldest { // ids begin with their time
 			trouble, oldest = x.waits(k), k.txn
 		}
