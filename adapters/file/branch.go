@@ -112,6 +112,12 @@ func (b *Branch) writeOne(r *stream.Record) error {
 func (b *Branch) openNext() error {
 	dir := b.s.at.staged(b.branch)
 	if len(b.files) == 0 {
+		if _, found, err := b.s.at.exists(b.s.at.manifest(b.branch)); err != nil || found && !mutant.On("file/name-used-once") {
+			if err == nil {
+				err = b.s.used(b.branch)
+			}
+			return err
+		}
 		fault.Point("file/before-stage")
 		if err := b.s.at.fs.Mkdir(dir, 0o755); err != nil {
 			if errors.Is(err, fs.ErrExist) {

@@ -11,7 +11,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
+	"github.com/unisink/unisink/internal/crashfs"
 	"github.com/unisink/unisink/internal/fault"
 	"github.com/unisink/unisink/internal/mutant"
 	"github.com/unisink/unisink/participant"
@@ -28,7 +30,7 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 	if err != nil {
 		return participant.Proof{}, err
 	}
-	if p, done, err := s.proven(h.Name); err != nil || done {
+	if p, done, err := s.proven(b); err != nil || done {
 		return p, err
 	}
 	for _, f := range b.Files {
@@ -42,7 +44,7 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 		if missing && !mutant.On("file/absence-is-no-success") {
 			// Another finisher may have got as far as removing what is staged, and a reader may
 			// have taken the file away since: the manifest is looked for after the files (P16).
-			if p, done, err := s.proven(h.Name); err != nil || done {
+			if p, done, err := s.proven(b); err != nil || done {
 				return p, err
 			}
 			// Last: what was not found proves something only if this was the directory to look in.
@@ -60,18 +62,30 @@ func (s *Sink) Commit(ctx context.Context, h participant.Handle) (participant.Pr
 		return participant.Proof{}, err
 	}
 	fault.Point("file/after-manifest")
-	p, done, err := s.proven(h.Name)
+	p, done, err := s.proven(b)
 	if err == nil && !done {
 		err = fmt.Errorf("the manifest of %s is gone right after it was written", b.Branch)
 	}
 	return p, err
 }
 
-// proven reports a commit that the manifest proves, and clears what is still staged of it.
-func (s *Sink) proven(branch string) (participant.Proof, bool, error) {
-	_, found, err := s.at.exists(s.at.manifest(branch))
-	if err != nil || !found {
-		return participant.Proof{}, false, err
+// proven reports a commit that the manifest proves, and clears what is still staged of it. A manifest of other files than
+// were prepared proves nothing of these, and they stay where they are.
+func (s *Sink) proven(b body) (participant.Proof, bool, error) {
+	branch := b.Branch
+	text, err := crashfs.ReadFile(s.at.fs, s.at.manifest(branch))
+	if errors.Is(err, fs.ErrNotExist) {
+		return participant.Proof{}, false, nil
+	}
+	if err != nil {
+		return participant.Proof{}, false, fmt.Errorf("read the manifest of %s: %w", branch, err)
+	}
+	var m body
+	if err := json.Unmarshal(text, &m); err != nil {
+		return participant.Proof{}, false, fmt.Errorf("the manifest of %s can't be read, put it back or accept the loss: %w: %w", branch, participant.ErrUndeterminable, err)
+	}
+	if why := b.other(m); why != "" && !mutant.On("file/manifest-of-these") {
+		return participant.Proof{}, false, s.foreign(branch, why)
 	}
 	// Its writer may have died before its name was durable.
 	if err := s.at.syncDir(s.at.manifests()); err != nil {
@@ -83,6 +97,42 @@ func (s *Sink) proven(branch string) (participant.Proof, bool, error) {
 	}
 	s.forget(branch)
 	return participant.Proof{Verdict: participant.Committed, Evidence: "manifest " + filepath.Base(s.at.manifest(branch))}, true, nil
+}
+
+// other says in what the manifest of a branch is of other files than were prepared. What was found staged has no lengths and
+// no digests.
+func (b body) other(m body) string {
+	for _, f := range b.Files {
+		i := slices.IndexFunc(m.Files, func(o published) bool { return o.Name == f.Name })
+		switch {
+		case i < 0:
+			return fmt.Sprintf("%s was prepared, and the manifest does not name it", f.Name)
+		case f.SHA256 != "" && (m.Files[i].SHA256 != f.SHA256 || m.Files[i].Bytes != f.Bytes):
+			return fmt.Sprintf("%s was prepared with other content than the manifest names", f.Name)
+		}
+	}
+	return ""
+}
+
+// foreign is the error where the manifest of a branch is of other files. While its own are still staged they can be
+// published once the others are out of the way.
+func (s *Sink) foreign(branch, why string) error {
+	_, err := s.at.fs.Stat(s.at.staged(branch))
+	switch {
+	case err == nil:
+		return fmt.Errorf("%s: what another coordinator group of the same namespace has published as %s stands in the way, move it and its manifest out of %s: %w",
+			why, branch, s.at.dir, participant.ErrMisconfigured)
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s, and nothing is staged of %s: %w", why, branch, participant.ErrUndeterminable)
+	default:
+		return err
+	}
+}
+
+// used is the error where a branch was published before under the same name.
+func (s *Sink) used(branch string) error {
+	return fmt.Errorf("%s has a manifest already: another coordinator group of the same namespace has written into %s. Take another directory, "+
+		"or give the group a namespace of its own: %w", branch, s.at.dir, participant.ErrMisconfigured)
 }
 
 // publishFile gives one staged file its final name, and makes its content durable once more: who
@@ -105,20 +155,24 @@ func (s *Sink) publishFile(branch string, f published) (missing bool, err error)
 			}
 		}
 	}
+	own := s.wrote(branch)
+	linked := false
 	if !isFinal {
-		if err := s.check(staged, f, branch); err != nil {
+		if err := s.check(staged, f, own); err != nil {
 			return false, err
 		}
 		fault.Point("file/before-link")
-		if err := s.at.fs.Link(staged, final); err != nil && !errors.Is(err, fs.ErrExist) {
+		err := s.at.fs.Link(staged, final)
+		if err != nil && !errors.Is(err, fs.ErrExist) {
 			if errors.Is(err, fs.ErrNotExist) {
 				return false, fmt.Errorf("another finisher was quicker; look again: %w", participant.ErrRetry)
 			}
 			return false, err
 		}
+		linked = err == nil
 		fault.Point("file/after-link")
 	}
-	if err := s.check(final, f, branch); err != nil {
+	if err := s.check(final, f, own && linked); err != nil {
 		return false, s.inTheWay(err, staged, f, branch)
 	}
 	return false, s.sync(final)
@@ -133,14 +187,14 @@ func (s *Sink) inTheWay(err error, staged string, f published, branch string) er
 	if _, found, looked := s.at.exists(staged); looked != nil || !found {
 		return errors.Join(err, looked)
 	}
-	if whole := s.check(staged, f, branch); whole != nil {
+	if whole := s.check(staged, f, s.wrote(branch)); whole != nil {
 		return err
 	}
 	return fmt.Errorf("another file stands where %s is to be published, move it away: %w", f.Name, participant.ErrMisconfigured)
 }
 
-// check compares length and, unless this process wrote the file itself, digest.
-func (s *Sink) check(name string, f published, branch string) error {
+// check compares length and, unless it is known that this process wrote the file itself, digest.
+func (s *Sink) check(name string, f published, own bool) error {
 	size, found, err := s.at.exists(name)
 	if err != nil {
 		return err
@@ -151,7 +205,7 @@ func (s *Sink) check(name string, f published, branch string) error {
 	if size != f.Bytes {
 		return fmt.Errorf("%s has %d bytes, %d were prepared; it was changed by somebody else, put it back or accept the loss: %w", name, size, f.Bytes, participant.ErrUndeterminable)
 	}
-	if s.wrote(branch) {
+	if own {
 		return nil
 	}
 	digest, err := s.digest(name)
@@ -209,7 +263,7 @@ func (s *Sink) Rollback(_ context.Context, h participant.Handle) (participant.Pr
 	if err != nil {
 		return participant.Proof{}, err
 	}
-	if p, done, err := s.proven(h.Name); err != nil || done {
+	if p, done, err := s.proven(b); err != nil || done {
 		return p, err
 	}
 	for _, f := range b.Files {
