@@ -175,7 +175,7 @@ func (v *evaluation) record(r Reading) (results, late []string) {
 	place := v.read[r.Split]
 	v.read[r.Split]++
 	taken := false
-	for start := r.Time/v.w.Every*v.w.Every - v.w.Size - v.w.Every; start <= r.Time; start += v.w.Every {
+	for start := (r.Time/v.w.Every - v.w.Size/v.w.Every - 2) * v.w.Every; start <= r.Time; start += v.w.Every {
 		end := start + v.w.Size
 		if r.Time >= end || end <= v.closed() {
 			continue

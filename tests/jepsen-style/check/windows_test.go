@@ -51,6 +51,16 @@ func TestWhatWindowsMakeVisible(t *testing.T) {
 			},
 		},
 		{
+			"windows begin at multiples of their step, also where their size is none",
+			check.Windows{Size: 10, Every: 4, Splits: 1, Source: []check.Reading{
+				{Key: "a", Time: -1, Value: 1}, {Key: "a", Time: 9, Value: 2}, {Key: "a", Time: 20, Value: 4},
+			}},
+			[]decided{
+				{to: 2, results: []string{"a@-8…2=1/1", "a@-4…6=1/1"}},
+				{to: 3, results: []string{"a@0…10=1/2", "a@4…14=1/2", "a@8…18=1/2"}},
+			},
+		},
+		{
 			"a window waits for the slowest split, and for the disorder of it",
 			check.Windows{Size: 10, Every: 10, Disorder: 2, Splits: 2, Source: []check.Reading{
 				{Key: "a", Time: 30, Value: 1},
