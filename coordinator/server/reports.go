@@ -153,7 +153,8 @@ func (t *table) called(uses []ledger.ResourceUse) {
 }
 
 // One look at the ledger is at so many scopes, or transactions by hand: decisions wait for each look, and not for all of
-// them. What is decided or proven between two looks is counted as it was or as it is.
+// them. The first of all lists the scopes. What is decided, proven or deleted between two looks is counted as it was or as
+// it is.
 const scopesInALook, handInALook = 250, 1000
 
 // scopes enters who uses what and what is outstanding of epochs, and returns the uses.
