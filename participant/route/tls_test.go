@@ -104,7 +104,7 @@ func TestWhatIsNotTrustedIsSaid(t *testing.T) {
 		says   string
 	}{
 		"the node":   {&tls.Config{RootCAs: x509.NewCertPool()}, route.ErrForeignNode, "node-a:1 shows a certificate that is not trusted here (x509: certificate signed by unknown authority"},
-		"the caller": {&tls.Config{RootCAs: pool, GetClientCertificate: shows}, route.ErrForeignCaller, "node-a:1 does not accept the certificate that it was shown (unknown certificate authority)"},
+		"the caller": {&tls.Config{RootCAs: pool, GetClientCertificate: shows}, route.ErrForeignCaller, "node-a:1 does not accept the certificate that it was shown (unknown certificate authority); show one that is signed by an authority of the coordinators and valid now"},
 	} {
 		c.config.MinVersion = tls.VersionTLS13
 		r, err := route.NewRouter([]string{"down:1", "node-a:1"}, route.WithDial(dial), route.WithTLS(c.config), route.WithPatience(2*time.Second)) // several tries: of some nothing is heard but that they were cut

@@ -23,7 +23,7 @@ type trustError struct {
 func (e *trustError) Error() string {
 	why := strings.TrimPrefix(e.text, "tls: ")
 	if errors.Is(e.who, ErrForeignCaller) {
-		return fmt.Sprintf("coordinator %s does not accept the certificate that it was shown (%s); show one that is signed by an authority of the coordinators and has not ended", e.node, why)
+		return fmt.Sprintf("coordinator %s does not accept the certificate that it was shown (%s); show one that is signed by an authority of the coordinators and valid now", e.node, why)
 	}
 	return fmt.Sprintf("coordinator %s shows a certificate that is not trusted here (%s); trust the authority that signed it, or ask at the address that it names",
 		e.node, strings.TrimPrefix(why, "failed to verify certificate: "))
