@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -42,6 +43,9 @@ func (a *app) changing(c *cli.Context, f func(ctx context.Context, cl *participa
 
 func (a *app) clusterAdd(c *cli.Context) error {
 	args, err := someArgs(c, "the node's id", "its client address")
+	if err == nil {
+		err = hostPort(args[1])
+	}
 	if err != nil {
 		return err
 	}
@@ -56,6 +60,9 @@ func (a *app) clusterAdd(c *cli.Context) error {
 
 func (a *app) clusterReplace(c *cli.Context) error {
 	args, err := someArgs(c, "the old node's id", "the new one's id", "its client address")
+	if err == nil {
+		err = hostPort(args[2])
+	}
 	if err != nil {
 		return err
 	}
@@ -68,6 +75,14 @@ func (a *app) clusterReplace(c *cli.Context) error {
 		}
 		return a.showNode(c, resp, resp.GetNode())
 	})
+}
+
+// hostPort refuses what is no address before a node is asked, which would take it for one that does not answer.
+func hostPort(addr string) error {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return usagef("the client address %q is not host:port", addr)
+	}
+	return nil
 }
 
 func (a *app) showNode(c *cli.Context, resp any, n *unisinkv1.Node) error {
