@@ -40,7 +40,7 @@ type Config struct {
 	// answered; default 1 h.
 	KeepFor time.Duration
 	// KeepEpochs is the most resolved epochs of one scope that stay readable; default 100. A group with many scopes
-	// keeps fewer of each, down to a tenth, so that all of them together are about KeepInAll; default 50,000.
+	// keeps fewer of each, though at least 64, so that all of them together are about KeepInAll; default 50,000.
 	KeepEpochs, KeepInAll uint32
 	// ProposeTimeout bounds the wait for one command; default 5 s. Its end means unknown.
 	ProposeTimeout time.Duration
@@ -160,10 +160,14 @@ const (
 	atOneLook = 4096
 )
 
+// fewestEpochs of a scope stay readable where there are many: those of a minute, with an epoch each second. Of a slot that
+// was first used within that time the ledger tells by them what became of it.
+const fewestEpochs = 64
+
 // keepEpochs is how many resolved epochs each of so many scopes keeps.
 func (c *Config) keepEpochs(scopes int) uint32 {
 	each := uint32(int(c.KeepInAll) / max(scopes, 1))
-	return max(1, c.KeepEpochs/10, min(c.KeepEpochs, each))
+	return min(c.KeepEpochs, max(fewestEpochs, each))
 }
 
 func (f *Finisher) retire(ctx context.Context) error {

@@ -13,14 +13,14 @@ import (
 
 // What a node remembers of decided epochs does not grow with the number of scopes once there are many: each keeps fewer.
 func TestManyScopesKeepFewerEpochsEach(t *testing.T) {
-	for scopes, want := range map[int]uint32{0: 100, 1: 100, 500: 100, 501: 99, 1000: 50, 5000: 10, 100_000: 10} {
+	for scopes, want := range map[int]uint32{0: 100, 1: 100, 500: 100, 501: 99, 600: 83, 1000: 64, 100_000: 64} {
 		if got := New(Config{}).c.keepEpochs(scopes); got != want {
 			t.Errorf("%d scopes keep %d epochs each, want %d", scopes, got, want)
 		}
 	}
 	few := Config{KeepEpochs: 5, KeepInAll: 20}
-	if got := few.keepEpochs(1000); got != 1 {
-		t.Errorf("%d epochs are kept, want one", got)
+	if got := few.keepEpochs(1000); got != 5 {
+		t.Errorf("%d epochs are kept where five are asked for", got)
 	}
 	synctest.Test(t, func(t *testing.T) {
 		l := &retiring{log: newLog(t)}
@@ -30,10 +30,10 @@ func TestManyScopesKeepFewerEpochsEach(t *testing.T) {
 				Members: []ledger.MemberSpec{{Name: "a", Source: true, Resources: []ledger.ResourceSpec{{Name: "out", Kind: "mem"}}}},
 			}})
 		}
-		run(t, Config{Log: l, RetireEvery: 5 * time.Second, KeepEpochs: 30, KeepInAll: 80})
+		run(t, Config{Log: l, RetireEvery: 5 * time.Second, KeepEpochs: 200, KeepInAll: 400})
 		time.Sleep(6 * time.Second)
-		if got := l.keep.Load(); got != 20 {
-			t.Errorf("each of four scopes keeps %d epochs, want 20", got)
+		if got := l.keep.Load(); got != 100 {
+			t.Errorf("each of four scopes keeps %d epochs, want 100", got)
 		}
 	})
 }

@@ -225,8 +225,8 @@ func (s *Server) nodeIDs() (ids []string) {
 	return ids
 }
 
-// readBuffer of a connection, bytes: a vote with its handles, mostly.
-// Answers are shorter; a page of a list takes several writes.
+// readBuffer and writeBuffer of a connection, bytes: a vote with its handles, mostly, and its answer. A page of a list
+// takes several writes.
 const readBuffer, writeBuffer = 4 << 10, 8 << 10
 
 // mostCalls are the calls under way on one connection, watchers' streams among them. A client that has more waits with the
