@@ -23,6 +23,7 @@ SEEDS     ?= 100
 HOURS     ?= 1
 ALL       ?=
 ONLY      ?=
+HALF      ?=
 
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
@@ -30,7 +31,7 @@ GOTAGS    := invariants,faults
 # Packages tested at once, as go test has it by default. With GOMAXPROCS=1 it would be one.
 ATONCE    := $(shell getconf _NPROCESSORS_ONLN)
 # Order is cheapest first: the sooner a step is red, the less was waited for. The conformance kits run in `test` and `race`.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore spec mutants fuzz sim build-all torture jepsen
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore+spec mutants fuzz sim build-all torture+jepsen
 
 ##@ For everyone
 
@@ -132,8 +133,8 @@ conformance: ## the conformance kits against every adapter, source and sink (SHO
 	@.ci/named-tests Conform $(if $(SHORT),-short) -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
-fuzz: ## every fuzz target, each for FUZZTIME
-	@.ci/fuzz $(FUZZTIME)
+fuzz: ## every fuzz target, each for FUZZTIME (HALF=1: those whose turn it is, half of them)
+	@.ci/fuzz $(FUZZTIME) $(HALF)
 
 .PHONY: bench
 bench: build $(TOOLS)/.built ## benchmarks of the packages, then decisions per second of three nodes
