@@ -3,8 +3,6 @@ package app
 import (
 	"errors"
 	"log/slog"
-	"os"
-	"runtime/debug"
 	"time"
 
 	"github.com/urfave/cli/v2"
@@ -44,11 +42,6 @@ func (a *app) serve() *cli.Command {
 	}
 }
 
-// collectAt is how much garbage a node gathers, percent of what is in use, before it is collected; GOGC in the
-// environment says otherwise. It is less than Go's default: most of what a node holds is its ledger, which stays, and the
-// memory that garbage would take on top of it is worth more than the processor time of collecting more often.
-const collectAt = 50
-
 func (a *app) serveNode(c *cli.Context) (err error) {
 	if err := errors.Join(noArgs(c), need(c, "node", "data")); err != nil {
 		return err
@@ -78,9 +71,6 @@ func (a *app) serveNode(c *cli.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, reach.close()) }()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
 	n, err := coordinator.New(cfg)
 	if err != nil {
 		return startError(err)
