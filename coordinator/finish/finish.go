@@ -33,8 +33,8 @@ type Config struct {
 	Retired func([]ledger.Retired)
 	// Tick between looks at what is outstanding; default 1 s.
 	Tick time.Duration
-	// RetireEvery between two Retire commands; default 5 s. State of epochs that are no restore
-	// points any longer stays in memory until then.
+	// RetireEvery between two Retire commands; default 5 s. State of epochs that are no restore points any longer
+	// stays in memory until then, so a Retire also comes, once a Tick at most, as soon as a tenth of KeepInAll was added.
 	RetireEvery time.Duration
 	// KeepFor is how long resolved history stays readable, and ids of hand-run transactions are
 	// answered; default 1 h.
@@ -100,17 +100,18 @@ func (f *Finisher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.c.Tick)
 	defer tick.Stop()
 	defer f.setAges(Ages{})
-	lastRetire := time.Now()
+	lastRetire, left := time.Now(), f.epochs()
 	for {
 		more, err := f.look(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
 			f.c.Logger.WarnContext(ctx, "outstanding work not moved on; trying again", obs.Err(err))
 		}
-		if time.Since(lastRetire) >= f.c.RetireEvery {
+		if time.Since(lastRetire) >= f.c.RetireEvery || f.epochs()-left >= max(1, int(f.c.KeepInAll/10)) {
 			lastRetire = time.Now()
 			if err := f.retire(ctx); err != nil && ctx.Err() == nil {
 				f.c.Logger.WarnContext(ctx, "history not retired; trying again", obs.Err(err))
 			}
+			left = f.epochs()
 		}
 		if more && ctx.Err() == nil {
 			continue
@@ -168,6 +169,12 @@ const fewestEpochs = 64
 func (c *Config) keepEpochs(scopes int) uint32 {
 	each := uint32(int(c.KeepInAll) / max(scopes, 1))
 	return min(c.KeepEpochs, max(fewestEpochs, each))
+}
+
+// epochs is how many decided epochs are in memory.
+func (f *Finisher) epochs() (n int) {
+	f.c.Log.View(func(m *ledger.Machine) { n = m.EpochCount() })
+	return n
 }
 
 func (f *Finisher) retire(ctx context.Context) error {

@@ -140,6 +140,15 @@ func (m *Machine) ScopeCount() (n int) {
 	return n
 }
 
+// EpochCount is how many decided epochs all scopes keep, restore points, unresolved ones and recent history. It takes a
+// step for each scope.
+func (m *Machine) EpochCount() (n int) {
+	for _, sc := range m.sorted {
+		n += len(sc.epoch)
+	}
+	return n
+}
+
 // Scopes of the pipelines that exist, in order.
 func (m *Machine) Scopes() []ScopeID {
 	var ids []ScopeID
