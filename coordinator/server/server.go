@@ -190,7 +190,7 @@ func New(c Config) *Server {
 		grpc.MaxHeaderListSize(mostHeaders),
 		grpc.InTapHandle(s.gate),
 		// A member has a connection of its own, mostly idle. With the default buffers a thousand take 60 MiB.
-		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
+		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer), grpc.HeaderTableSize(headerTable),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	}
 	if c.TLS != nil {
@@ -228,6 +228,10 @@ func (s *Server) nodeIDs() (ids []string) {
 // readBuffer and writeBuffer of a connection, bytes: a vote with its handles, mostly, and its answer. A page of a list
 // takes several writes.
 const readBuffer, writeBuffer = 4 << 10, 8 << 10
+
+// headerTable is the most that a connection remembers of the headers of earlier calls, bytes (RFC 7541, section 4): the
+// handful that do not change. By default a deadline that is another with each call fills 4 KiB.
+const headerTable = 1 << 10
 
 // mostCalls are the calls under way on one connection, watchers' streams among them. A client that has more waits with the
 // next. mostHeaders bounds what stands at the head of one, bytes: with a call that is handed on, the roles of its caller.
