@@ -23,15 +23,15 @@ SEEDS     ?= 100
 HOURS     ?= 1
 ALL       ?=
 ONLY      ?=
-HALF      ?=
+TURN      ?=
 
 TOOLS     := .tools
 BUF       := internal/tools/node_modules/.bin/buf
 GOTAGS    := invariants,faults
-# Packages tested at once, as go test has it by default. With GOMAXPROCS=1 it would be one.
-ATONCE    := $(shell getconf _NPROCESSORS_ONLN)
+# Packages tested at once: one more than processors, since many wait for servers. With GOMAXPROCS=1 go test would take one.
+ATONCE    := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 # Order is cheapest first: the sooner a step is red, the less was waited for. The conformance kits run in `test` and `race`.
-CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore+spec mutants fuzz sim build-all torture+jepsen
+CI_STEPS  := gen-check breaking tidy-check fmt-check lint repolint test failures secrets race points explore+spec mutants+fuzz torture+jepsen,sim,build-all
 
 ##@ For everyone
 
@@ -133,8 +133,8 @@ conformance: ## the conformance kits against every adapter, source and sink (SHO
 	@.ci/named-tests Conform $(if $(SHORT),-short) -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
-fuzz: ## every fuzz target, each for FUZZTIME (HALF=1: those whose turn it is, half of them)
-	@.ci/fuzz $(FUZZTIME) $(HALF)
+fuzz: ## every fuzz target, each for FUZZTIME (TURN=1: those that are quick to compile, and those whose turn it is)
+	@.ci/fuzz $(FUZZTIME) $(TURN)
 
 .PHONY: bench
 bench: build $(TOOLS)/.built ## benchmarks of the packages, then decisions per second of three nodes
