@@ -50,10 +50,15 @@ func TestL9_WhatIsNotOursToEndIsLeftAlone(t *testing.T) {
 		for _, n := range all {
 			r.stores["out"].Plant(n, "foreign")
 		}
+		interval := sweepInterval
+		if testing.Short() {
+			interval = sweepInterval / 6 // as many sweeps, and fewer epochs between them
+		}
 		r.resolve(func(c *resolver.Config) {
+			c.SweepInterval = interval
 			c.Resources[0].Finisher = byPrefix{c.Resources[0].Finisher.(*participanttest.Memory)}
 		})
-		time.Sleep(3*sweepInterval + 10*time.Second)
+		time.Sleep(3*interval + 10*time.Second)
 		there := strings.Join(r.stores["out"].Prepared(), "\n")
 		for _, n := range all {
 			if !strings.Contains(there, n.String()) {

@@ -291,19 +291,22 @@ func (r *rig) left() string {
 	return strings.Join(left, "\n")
 }
 
-// within waits, in virtual time, until ok says "".
+// within waits, in virtual time, until missing says "". The longer it has waited the more seldom it asks, for each question
+// is a call or two that others work off; the last time is when d is over.
 func (r *rig) within(d time.Duration, what string, missing func() string) time.Duration {
 	r.Helper()
 	begun := time.Now()
-	last := ""
-	for time.Since(begun) <= d {
-		if last = missing(); last == "" {
-			return time.Since(begun)
+	for {
+		last := missing()
+		waited := time.Since(begun)
+		if last == "" {
+			return waited
 		}
-		time.Sleep(20 * time.Millisecond) // virtual
+		if waited >= d {
+			r.Fatalf("not within %s: %s:\n%s", d, what, last)
+		}
+		time.Sleep(min(max(20*time.Millisecond, waited/50), d-waited)) // virtual
 	}
-	r.Fatalf("not within %s: %s:\n%s", d, what, last)
-	return 0
 }
 
 // until is within for what is there or not.
