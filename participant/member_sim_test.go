@@ -270,6 +270,10 @@ func TestO7_AnErrorAtEveryCallIsSurvived(t *testing.T) {
 		participanttest.CallOpen, participanttest.CallBegin, participanttest.CallPrepare, participanttest.CallDiscard,
 		participanttest.CallCommit, participanttest.CallRollback, participanttest.CallList,
 	}
+	share, least := time.Second, 200 // of the time (virtual), and of the records
+	if testing.Short() {
+		share, least = time.Second/2, 100 // some fifty epochs are enough for each call to fail often
+	}
 	for _, call := range calls {
 		for when, name := range map[participanttest.When]string{participanttest.Before: "fails", participanttest.After: "O5/loses its answer"} {
 			t.Run(name+"/"+string(call), func(t *testing.T) {
@@ -287,16 +291,16 @@ func TestO7_AnErrorAtEveryCallIsSurvived(t *testing.T) {
 						return errors.New("injected")
 					}
 					two.memory.SetHook(serial(every3rd))
-					time.Sleep(4 * time.Second)
+					time.Sleep(4 * share)
 					one.kill() // and with it the generation
 					one = g.run("one", store, nil)
-					time.Sleep(6 * time.Second)
+					time.Sleep(6 * share)
 					g.desire(ledger.Stopping)
 					if err := errors.Join(one.wait(t, 20*time.Second), two.wait(t, 20*time.Second)); err != nil {
 						t.Fatalf("run: %v", err)
 					}
-					exactlyOnce(t, store, "one", 200)
-					exactlyOnce(t, store, "two", 200)
+					exactlyOnce(t, store, "one", least)
+					exactlyOnce(t, store, "two", least)
 					inOrder(t, store)
 				})
 			})

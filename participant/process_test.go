@@ -281,14 +281,16 @@ func exactlyOnce(t *testing.T, store *participanttest.Store, name string, least 
 	}
 }
 
+// within waits until ok, the last time when d is over. The longer it has waited the more seldom it asks.
 func within(t *testing.T, d time.Duration, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // in the bubble's time
-		if ok() {
-			return
+	for begun := time.Now(); !ok(); {
+		waited := time.Since(begun)
+		if waited >= d {
+			t.Fatalf("not within %s: %s", d, what)
 		}
+		time.Sleep(min(max(5*time.Millisecond, waited/50), d-waited)) // in the bubble's time
 	}
-	t.Fatalf("not within %s: %s", d, what)
 }
 
 // bubble runs a test in virtual time.

@@ -24,12 +24,12 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
-// A hundred and twenty-eight clients move money between four accounts, two in memory and two in
+// A hundred and twenty-eight clients (thirty-two with -short: under the race detector each takes a tenth of a second) move money between four accounts, two in memory and two in
 // directories, by transactions run by hand. Clients are killed at any step, leaders are killed while
 // calls are on their way, and a sweep goes about that takes slow clients for dead ones. At the end
 // the sum is what it was, nothing is left prepared, and nobody was told two verdicts of one transaction.
 func TestO4_O5_L1_MoneyMovedByHandIsNeitherMadeNorLost(t *testing.T) {
-	for i := range max(1, *seeds/12) {
+	for i := range max(1, howMany()/12) {
 		s := uint64(i + 1)
 		if *seed != 0 {
 			s = *seed
@@ -42,10 +42,25 @@ func TestO4_O5_L1_MoneyMovedByHandIsNeitherMadeNorLost(t *testing.T) {
 }
 
 const (
-	movers       = 128
 	movesOfEach  = 4
 	accountsRoot = "/accounts"
 )
+
+// movers is how many clients there are.
+func movers() int {
+	if testing.Short() {
+		return 32
+	}
+	return 128
+}
+
+// killedMidway is how many of their lives must end between prepare and the decision's answer, for a run to count.
+func killedMidway() int {
+	if testing.Short() {
+		return 8 // twenty seeds had 15 to 31
+	}
+	return 50
+}
 
 // bank is the four accounts and what has been told about them.
 type bank struct {
@@ -256,7 +271,7 @@ func moveMoney(t *testing.T, seed uint64) {
 	b := newBank(t)
 	rnd := rand.New(rand.NewPCG(seed, 1))
 	var clients, others sync.WaitGroup
-	for i := range movers {
+	for i := range movers() {
 		m := &mover{b: b, name: fmt.Sprintf("client-%d", i), rnd: rand.New(rand.NewPCG(seed, uint64(100+i)))}
 		clients.Go(func() { m.run(t.Context()) })
 	}
@@ -290,7 +305,7 @@ func moveMoney(t *testing.T, seed uint64) {
 	if t.Failed() {
 		t.Logf("replay: go test ./participant -run MoneyMovedByHand -seed %d", seed)
 	}
-	if n := b.hours["killed between prepare and the decision's answer"]; n < 50 || kills.Load() < 3 {
+	if n := b.hours["killed between prepare and the decision's answer"]; n < killedMidway() || kills.Load() < 3 {
 		t.Errorf("only %d clients were killed between prepare and the decision's answer, and %d leaders: this run has shown too little", n, kills.Load())
 	}
 }
@@ -403,7 +418,7 @@ func (b *bank) audit(c *participant.Client) {
 	slices.Sort(b.odd)
 	want(b.t, "told and should not have been", b.odd, nil)
 	b.t.Logf("%d transactions are visible, %d of them somebody was told", len(seen), committed)
-	if committed < movers {
+	if committed < movers() {
 		b.t.Errorf("only %d transactions were told as committed: this run has shown too little", committed)
 	}
 }
