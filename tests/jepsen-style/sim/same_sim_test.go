@@ -37,7 +37,11 @@ func TestTheSameSeedHasTheSameFaults(t *testing.T) {
 	for _, s := range plan.strikes {
 		planned = append(planned, s.kind)
 	}
-	for range 2 {
+	runs := 2
+	if testing.Short() {
+		runs = 1 // to the race detector, which runs the short tests, the second is the first once more
+	}
+	for range runs {
 		if got := struck(simulate(t, seed)); !slices.Equal(got, planned) {
 			t.Errorf("struck %q, planned %q", got, planned)
 		}
@@ -46,6 +50,9 @@ func TestTheSameSeedHasTheSameFaults(t *testing.T) {
 
 // What a run has left behind is right, and wrong as soon as one window's result is another, is missing or is there twice.
 func TestAWindowThatCountsWronglyIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("judges a history in one goroutine, behind a run such as those of TestSimulation")
+	}
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(t, newPlan(5))

@@ -83,6 +83,9 @@ func TestTheReplayLineNamesTheSeedAndTheMutant(t *testing.T) {
 // A disk that calls a write done before it is durable breaks the promise on which everything
 // rests, and the simulation sees that.
 func TestADiskThatLiesIsFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("tries the judge; what runs at once is what runs in TestSimulation")
+	}
 	for seed := uint64(1); seed <= 20; seed++ {
 		var w *world
 		synctest.Test(t, func(t *testing.T) {
