@@ -235,7 +235,11 @@ type sentenced struct {
 // sentenced to be rolled back, not even by a decision that comes later; nothing is committed that none lists.
 func TestJudgeNeverTurnsAgainstADecision(t *testing.T) {
 	seen := map[Sentence]int{}
-	for seed := range uint64(400) {
+	lives := uint64(400)
+	if testing.Short() {
+		lives = 40 // in one goroutine
+	}
+	for seed := range lives {
 		l := newLife(seed)
 		p, _ := l.m.Pipeline("p")
 		p.Settings.RestorePoints = 2

@@ -8,7 +8,11 @@ import (
 
 // TestAnOrderIsASortedList: whatever is put in, taken out and thinned, walks show what a sorted list would.
 func TestAnOrderIsASortedList(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		r := rand.New(rand.NewPCG(seed, 0))
 		o, want := order{compare: byTxnID}, []*txn(nil)
 		ids := 1 + r.IntN(4*longestRun)
