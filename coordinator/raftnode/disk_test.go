@@ -156,6 +156,7 @@ func TestAGroupOnDiskSurvivesTheLossOfItsLeaderAndARestart(t *testing.T) {
 }
 
 func TestAPlaceThatCannotBeUsedIsNamedInOneSentence(t *testing.T) {
+	t.Parallel() // it waits in real time
 	dir := t.TempDir()
 	first := open(t, diskConfig(dir, "n1"))
 	file := filepath.Join(dir, "file")
@@ -194,6 +195,7 @@ func TestAPlaceThatCannotBeUsedIsNamedInOneSentence(t *testing.T) {
 }
 
 func TestADamagedNewestSnapshotIsRefusedAndNoOlderOneTaken(t *testing.T) {
+	t.Parallel() // it waits in real time
 	dir := t.TempDir()
 	nodes := threeOnDisk(t, dir, nil)
 	for i := range 2 {

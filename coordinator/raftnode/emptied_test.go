@@ -18,6 +18,7 @@ func founded(t *testing.T, before func(*runningNode)) Config {
 	t.Helper()
 	c := diskConfig(t.TempDir(), "n1")
 	c.Seams.TrailingLogs = 1
+	c.HeartbeatTimeout = 50 * time.Millisecond // it is alone, and waits so long before it leads
 	r := open(t, c)
 	c.RaftBind = r.RaftAddress()
 	group := []ledger.Node{{ID: "n1", RaftAddress: r.RaftAddress(), ClientAddress: "n1", FeatureLevel: ledger.CurrentFeatureLevel}}
@@ -109,6 +110,7 @@ func TestALogWithoutTheSnapshotBeforeItIsRefused(t *testing.T) {
 }
 
 func TestALogTakenAwayFromARunningNodeEndsIt(t *testing.T) {
+	t.Parallel() // it waits in real time
 	for name, take := range map[string]func(dir string) error{
 		"directory removed": os.RemoveAll,
 		"log removed":       func(dir string) error { return os.Remove(filepath.Join(dir, logFile)) },
@@ -119,6 +121,7 @@ func TestALogTakenAwayFromARunningNodeEndsIt(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := open(t, diskConfig(t.TempDir(), "n1"))
 			mustOS(t, take(r.config.DataDir))
 			select {

@@ -314,6 +314,7 @@ func TestLeadershipIsHandedOverAtExit(t *testing.T) {
 
 // TestThreeToFiveToThreeOnDisk is on the real network, whose pipelines hide the answers.
 func TestThreeToFiveToThreeOnDisk(t *testing.T) {
+	t.Parallel() // it waits in real time
 	dir := t.TempDir()
 	nodes := threeOnDisk(t, dir, nil)
 	serial := uint64(0)

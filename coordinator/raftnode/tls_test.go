@@ -26,6 +26,7 @@ func tlsFiles(dir, node string) *TLSConfig {
 }
 
 func TestAGroupDecidesOverMutualTLS(t *testing.T) {
+	t.Parallel() // it waits in real time
 	dir := newCerts(t, nodeIDs...)
 	nodes := threeOnDisk(t, t.TempDir(), func(c *Config) { c.TLS = tlsFiles(dir, c.NodeID) })
 	for i := range 5 {
