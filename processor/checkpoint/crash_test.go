@@ -124,7 +124,7 @@ func (l *life) afterwards(store state.Store, what string) {
 func TestE4_ThePowerIsLostAnywhere(t *testing.T) {
 	step := 1
 	if testing.Short() {
-		step = 7
+		step = 14
 	}
 	restored := 0
 	for n := 0; ; n += step {
@@ -163,12 +163,16 @@ func TestE4_TheProcessDiesAtEveryPoint(t *testing.T) {
 	if !fault.Enabled {
 		t.Skip("needs -tags faults")
 	}
+	step := 1
+	if testing.Short() {
+		step = 4 // each point the first time it is reached, and every fourth time behind it
+	}
 	for _, point := range []string{
 		"checkpoint/before-put", "state/before-sync", "state/before-rename", "state/after-rename", "checkpoint/after-put",
 		"checkpoint/before-retire", "state/before-delete",
 	} {
 		t.Run(point, func(t *testing.T) {
-			for nth := 1; ; nth++ {
+			for nth := 1; ; nth += step {
 				dir, err := state.OpenDir(t.TempDir())
 				if err != nil {
 					t.Fatal(err)

@@ -228,6 +228,9 @@ func TestSnapshotsOfOlderProgramsAreRead(t *testing.T) {
 
 // TestWhatLiesOnDiskStaysReadable compares with a file of a chain, and reads it.
 func TestWhatLiesOnDiskStaysReadable(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compares bytes in one goroutine; takes a second under the race detector")
+	}
 	store, parts, want := chainOf(t)
 	var out []byte
 	for _, p := range parts {
