@@ -173,6 +173,9 @@ func manyValues(n int) []byte {
 }
 
 func TestTheLargestLimitIsReachedAndReadBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("fills a set to the limit in one goroutine; takes seconds under the race detector")
+	}
 	agg := Distinct(MaxLimit, text)
 	var acc Set
 	if err := agg.Decode(manyValues(MaxLimit), &acc); err != nil || acc.Len() != MaxLimit {

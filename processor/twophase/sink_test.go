@@ -156,6 +156,9 @@ func TestASinkOfFourFunctionsConforms(t *testing.T) {
 		}
 		return target
 	}}
+	if testing.Short() {
+		kit.Branches = 200 // two waves of those that are open at once
+	}
 	cert := participanttest.Run(t, kit)
 	if killed := "a process killed at any point loses nothing"; !testing.Short() && !t.Failed() && !cert.Certifies(killed) {
 		t.Errorf("not certified: %s", killed)

@@ -15,7 +15,7 @@ import (
 // seeds is how many worlds are made. The race detector, which sees one goroutine here, runs the short tests.
 func seeds() uint64 {
 	if testing.Short() {
-		return 150
+		return 70
 	}
 	return 600
 }

@@ -156,7 +156,7 @@ func TestDirectIsWhatCELSays(t *testing.T) {
 			agree(t, s, text, direct, interpreted, randomRecord(r))
 			compared++
 		}
-		if testing.Short() && compared > 5000 {
+		if testing.Short() && compared > 3000 {
 			break
 		}
 	}
@@ -175,10 +175,16 @@ func TestDirectAtTheEdges(t *testing.T) {
 		"9223372036854775807", "-9223372036854775808", "9223372036854775807.0", "-9223372036854775808.0", "9223372036854774784.0", "9007199254740993",
 		"9007199254740992.0", "0", "-0.0", "-1", "1", "0.5", "(0.0/0.0)", "(1.0/0.0)", "'1'", "b'1'", "true", "null", "1u", "18446744073709551615u", "rec.l", "rec.m",
 	}
-	compared := 0
+	every, tried, compared := 1, 0, 0
+	if testing.Short() {
+		every = 5 // in one goroutine; 5 and the number of operators have no divisor in common, so each has its turn
+	}
 	for _, x := range values {
 		for _, y := range values {
 			for _, op := range []string{"+", "-", "*", "/", "%", "==", "!=", "<", "<=", ">", ">="} {
+				if tried++; tried%every != 0 {
+					continue
+				}
 				s.slots, s.temps = nil, 0
 				text := fmt.Sprintf("dyn(%s) %s dyn(%s)", x, op, y)
 				direct, interpreted, ok := both(s, text)
@@ -190,7 +196,7 @@ func TestDirectAtTheEdges(t *testing.T) {
 			}
 		}
 	}
-	if compared < 3000 {
+	if compared < 3000/every {
 		t.Errorf("only %d were compared", compared)
 	}
 }
