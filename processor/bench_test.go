@@ -113,6 +113,9 @@ func BenchmarkRecord(b *testing.B) {
 // TestNoRecordIsAllocatedFor: neither for a record on its way through a window nor for a result, once every key and
 // buffer was there.
 func TestNoRecordIsAllocatedFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("counts allocations of one goroutine; takes seconds under the race detector")
+	}
 	const windows = 3
 	r := newRecordRig()
 	run := func() {

@@ -160,6 +160,9 @@ func (k *tasking) halt() {
 func TestTasksLiveTheSameLives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	lives := *propertyTrials / 8
+	if testing.Short() {
+		lives /= 4
+	}
 	if *propertySeed != 0 {
 		seed, lives = *propertySeed, 1
 	}

@@ -17,7 +17,11 @@ func TestBatchesEpochsAndKillsChangeNothing(t *testing.T) {
 	if *propertySeed != 0 {
 		seed = *propertySeed
 	}
-	for n := range uint64(150) {
+	plans := uint64(150)
+	if testing.Short() {
+		plans = 30 // in one goroutine
+	}
+	for n := range plans {
 		c := chooser{rand.New(rand.NewPCG(seed+n, 1))}
 		base := someTrial(seed+n, trialLength)
 		base.idle, base.bad = 0, choose(c, "skip", "dead") // silence is judged by the clock, and a repair changes records

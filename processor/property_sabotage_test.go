@@ -17,6 +17,9 @@ const noticedWithin = 2000
 func TestTheTrialsCanSee(t *testing.T) {
 	for _, s := range sabotages() {
 		t.Run(s.name, func(t *testing.T) {
+			if testing.Short() {
+				t.Skip("tries what judges, in one goroutine")
+			}
 			for seed := range uint64(noticedWithin) {
 				tr := someTrial(seed, trialLength)
 				if err := live(tr, s.sabotage); err != nil {

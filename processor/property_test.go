@@ -31,7 +31,7 @@ func TestEveryRecordIsOnceWhateverHappens(t *testing.T) {
 	}
 	trials := *propertyTrials
 	if testing.Short() {
-		trials /= 10
+		trials /= 20 // in one goroutine
 	}
 	base, began := uint64(time.Now().UnixNano()), time.Now()
 	n := uint64(0)
@@ -46,7 +46,10 @@ func TestEveryRecordIsOnceWhateverHappens(t *testing.T) {
 // TestLivesAreFull: everything that can become of a record, and of a process, does so often in random lives.
 func TestLivesAreFull(t *testing.T) {
 	seen := map[string]int{}
-	const lives = 300
+	lives := 300
+	if testing.Short() {
+		lives = 60 // in one goroutine
+	}
 	for seed := range uint64(lives) {
 		l, err := lived(someTrial(seed, trialLength), sabotage{})
 		if err != nil {
