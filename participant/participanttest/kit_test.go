@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -238,14 +239,28 @@ func TestEveryCheckTurnsRed(t *testing.T) {
 			if len(breaks[check.Name]) == 0 {
 				t.Fatal("no way to break this check's rule is known")
 			}
-			for _, broken := range breaks[check.Name] {
-				red, words := judge(t, check, func(t testing.TB) Target { return memoryTarget(t, broken, form{}, time.Hour) })
-				if !red {
-					t.Errorf("stayed green although its rule was broken, way %d", broken)
-				}
-				t.Log(words)
+			if waitsInVain(check.Name) {
+				synctest.Test(t, func(t *testing.T) { turnsRed(t, check, breaks[check.Name]) })
+				return
 			}
+			turnsRed(t, check, breaks[check.Name])
 		})
+	}
+}
+
+// waitsInVain reports a check that gives what does not come some seconds: they are spent in virtual time.
+func waitsInVain(check string) bool {
+	return check == "a newer generation drops what was not prepared" || check == "no file and no connection is left open"
+}
+
+func turnsRed(t *testing.T, check Check, breaks []breakage) {
+	t.Helper()
+	for _, broken := range breaks {
+		red, words := judge(t, check, func(t testing.TB) Target { return memoryTarget(t, broken, form{}, time.Hour) })
+		if !red {
+			t.Errorf("stayed green although its rule was broken, way %d", broken)
+		}
+		t.Log(words)
 	}
 }
 
