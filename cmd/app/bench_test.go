@@ -105,6 +105,9 @@ func TestBenchRecoverKillsAndSeesEveryRecordOnce(t *testing.T) {
 
 // The embedded broker will do: it is the pipeline that is killed.
 func TestBenchStateMakesTheSameWithKillsAndReadsFromTheRestorePoint(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts pipelines and kills them; left out by -short")
+	}
 	b, err := devkafka.Start(devkafka.Config{})
 	if err != nil {
 		t.Fatal(err)
