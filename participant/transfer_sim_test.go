@@ -24,10 +24,11 @@ import (
 	unisinkv1 "github.com/unisink/unisink/proto/unisink/v1"
 )
 
-// A hundred and twenty-eight clients (thirty-two with -short: under the race detector each takes a tenth of a second) move money between four accounts, two in memory and two in
+// A hundred and twenty-eight clients move money between four accounts, two in memory and two in
 // directories, by transactions run by hand. Clients are killed at any step, leaders are killed while
 // calls are on their way, and a sweep goes about that takes slow clients for dead ones. At the end
 // the sum is what it was, nothing is left prepared, and nobody was told two verdicts of one transaction.
+// With -short there are 32: under the race detector each takes a tenth of a second.
 func TestO4_O5_L1_MoneyMovedByHandIsNeitherMadeNorLost(t *testing.T) {
 	for i := range max(1, howMany()/12) {
 		s := uint64(i + 1)
