@@ -2,6 +2,7 @@ package processor_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -98,9 +99,11 @@ func (w *world) run() (kill func(), ended <-chan error) {
 }
 
 // order appends one order to both splits.
-func (w *world) order(i, keys int) {
+func (w *world) order(i, keys int) { w.orderOf(fmt.Sprintf("c-%05d", i*7919%keys), i%100, i*10) }
+
+func (w *world) orderOf(customer string, amount, at int) {
 	for _, split := range []string{"0", "1"} {
-		doc := fmt.Sprintf(`{"customer":"c-%05d","amount":%d,"at":%d}`, i*7919%keys, i%100, i*10)
+		doc := fmt.Sprintf(`{"customer":%q,"amount":%d,"at":%d}`, customer, amount, at)
 		w.docs[split] = append(w.docs[split], doc)
 		w.source.Append(split, stream.Record{Value: []byte(doc)})
 	}
@@ -212,12 +215,20 @@ func TestStateInAStoreSurvivesThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, dir)
 		kill, ended := w.run()
-		for i := range 500 {
-			for j := range 40 { // 4,000 keys per window
-				w.order(i*40+j, 100_003)
+		turns, life := 500, 150
+		if testing.Short() {
+			turns, life = 200, 60 // as many deaths, each in another part of a window
+		}
+		for i := range turns {
+			for j := range 40 { // 4,000 keys per window, which cannot be compressed into a vote
+				w.orderOf(fmt.Sprintf("%x", sha256.Sum256(fmt.Append(nil, i, j))), j, i*10)
 			}
 			time.Sleep(10 * time.Millisecond)
-			if i%150 == 149 {
+			if i%life == life-1 {
+				ids, err := dir.List(t.Context(), "totals.0.main.")
+				if err != nil || len(ids) == 0 {
+					t.Errorf("after turn %d the store has no part: %v", i, err)
+				}
 				kill()
 				kill, ended = w.run()
 			}
