@@ -47,7 +47,8 @@ type Config struct {
 	HeartbeatTimeout time.Duration
 	// SnapshotThreshold is the number of log entries between snapshots; default 8192.
 	SnapshotThreshold uint64
-	// RetireEvery is how often resolved history is looked at; KeepFor is how long it stays; defaults 5s and 1h.
+	// RetireEvery is how often resolved history is looked at, or sooner where much of it came; KeepFor is how long it
+	// stays; defaults 5s and 1h.
 	RetireEvery, KeepFor time.Duration
 	// HandTimeout is the deadline of an announced transaction that names none; default 1m.
 	HandTimeout time.Duration

@@ -34,7 +34,8 @@ type Config struct {
 	// Tick between looks at what is outstanding; default 1 s.
 	Tick time.Duration
 	// RetireEvery between two Retire commands; default 5 s. State of epochs that are no restore points any longer
-	// stays in memory until then, so a Retire also comes, once a Tick at most, as soon as a tenth of KeepInAll was added.
+	// stays in memory until then, so a Retire also comes, seen once a Tick, as soon as the epochs in memory have grown
+	// by a tenth of what all scopes may keep, and by no less than a tenth of KeepInAll.
 	RetireEvery time.Duration
 	// KeepFor is how long resolved history stays readable, and ids of hand-run transactions are
 	// answered; default 1 h.
@@ -100,18 +101,22 @@ func (f *Finisher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.c.Tick)
 	defer tick.Stop()
 	defer f.setAges(Ages{})
-	lastRetire, left := time.Now(), f.epochs()
+	lastRetire := time.Now()
+	left, _ := f.epochs()
 	for {
 		more, err := f.look(ctx, time.Now())
 		if err != nil && ctx.Err() == nil {
 			f.c.Logger.WarnContext(ctx, "outstanding work not moved on; trying again", obs.Err(err))
 		}
-		if time.Since(lastRetire) >= f.c.RetireEvery || f.epochs()-left >= max(1, int(f.c.KeepInAll/10)) {
+		now, most := f.epochs()
+		left = min(left, now)
+		if time.Since(lastRetire) >= f.c.RetireEvery || now-left >= most/10 {
 			lastRetire = time.Now()
-			if err := f.retire(ctx); err != nil && ctx.Err() == nil {
+			if err := f.retire(ctx); err == nil {
+				left, _ = f.epochs()
+			} else if ctx.Err() == nil {
 				f.c.Logger.WarnContext(ctx, "history not retired; trying again", obs.Err(err))
 			}
-			left = f.epochs()
 		}
 		if more && ctx.Err() == nil {
 			continue
@@ -171,10 +176,13 @@ func (c *Config) keepEpochs(scopes int) uint32 {
 	return min(c.KeepEpochs, max(fewestEpochs, each))
 }
 
-// epochs is how many decided epochs are in memory.
-func (f *Finisher) epochs() (n int) {
-	f.c.Log.View(func(m *ledger.Machine) { n = m.EpochCount() })
-	return n
+// epochs is how many decided epochs are in memory, and how many all scopes may keep there; that is 10 at least.
+func (f *Finisher) epochs() (now, most int) {
+	f.c.Log.View(func(m *ledger.Machine) {
+		scopes := m.ScopeCount()
+		now, most = m.EpochCount(), max(10, int(f.c.KeepInAll), scopes*int(f.c.keepEpochs(scopes)))
+	})
+	return now, most
 }
 
 func (f *Finisher) retire(ctx context.Context) error {

@@ -61,6 +61,13 @@ func (l *log) Propose(_ context.Context, c ledger.Command) (ledger.Result, error
 	return r, nil
 }
 
+// fail lets proposals fail from now on, or not.
+func (l *log) fail(down bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down = down
+}
+
 func (l *log) View(read func(*ledger.Machine)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,14 +166,10 @@ func TestALogThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 		l := newLog(t)
 		id := newID(t)
 		l.apply(t, ledger.Announce{Txn: id, Branches: []ledger.HandBranch{{Resource: "a"}}, Deadline: time.Now().Add(time.Second).UnixMilli()})
-		l.mu.Lock()
-		l.down = true
-		l.mu.Unlock()
+		l.fail(true)
 		run(t, Config{Log: l})
 		time.Sleep(5 * time.Second)
-		l.mu.Lock()
-		l.down = false
-		l.mu.Unlock()
+		l.fail(false)
 		time.Sleep(2 * time.Second)
 		if o := l.outcome(id); o != ledger.Aborted {
 			t.Fatalf("after the log came back: %d", o)

@@ -52,40 +52,56 @@ func (l *retiring) Propose(ctx context.Context, c ledger.Command) (ledger.Result
 }
 
 // Epochs that came in between two turns are not kept until the next turn, however many they are: a tenth of what all may
-// keep, and the next look retires.
+// keep, and the next look retires. Where the log does not answer, the look after it does.
 func TestManyDecisionsAreRetiredBeforeTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLog(t)
-		l.apply(t, ledger.PutPipeline{Pipeline: ledger.Pipeline{
-			Name: "p", Fingerprint: "v1", Members: []ledger.MemberSpec{{Name: "a", Source: true}},
-		}})
-		scope := ledger.ScopeID{Pipeline: "p"}
-		g := l.apply(t, ledger.OpenGeneration{Scope: scope, Fingerprint: "v1", Members: []ledger.MemberInstance{{Member: "a", Instance: "i"}}}).Opened.Generation
-		run(t, Config{Log: l, Tick: time.Second, RetireEvery: time.Hour, KeepInAll: 1000, KeepEpochs: 10})
-		synctest.Wait()
-		n := uint64(0)
-		decide := func(more uint64) {
-			for range more {
-				n++
-				l.apply(t, ledger.Decide{Scope: scope, Epoch: ledger.Epoch{Generation: g, N: n}, Votes: []ledger.Vote{{Member: "a", Instance: "i"}}})
-			}
-		}
-		for turn := range 3 {
-			decide(99)
-			time.Sleep(5 * time.Second)
-			if got := l.count("retire"); got != turn {
-				t.Fatalf("retired %d times, want %d: 99 epochs more are no tenth of 1000", got, turn)
-			}
-			decide(1)
-			time.Sleep(5 * time.Second)
-			if got := l.count("retire"); got != turn+1 {
-				t.Fatalf("retired %d times, want %d", got, turn+1)
-			}
-			var kept int
-			l.View(func(m *ledger.Machine) { kept = m.EpochCount() })
-			if kept < 10 || kept > 12 {
-				t.Fatalf("%d epochs are kept, want ten and what is still needed", kept)
-			}
-		}
-	})
+	for what, c := range map[string]struct {
+		shards, most, each uint32 // most in all
+		tenth              uint64
+	}{
+		"one scope":                       {1, 1000, 100, 100},
+		"more scopes than the most allow": {4, 10, fewestEpochs, 4 * fewestEpochs / 10},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLog(t)
+				l.apply(t, ledger.PutPipeline{Pipeline: ledger.Pipeline{
+					Name: "p", Fingerprint: "v1", Shards: c.shards, Members: []ledger.MemberSpec{{Name: "a", Source: true}},
+				}})
+				scope := ledger.ScopeID{Pipeline: "p"}
+				g := l.apply(t, ledger.OpenGeneration{Scope: scope, Fingerprint: "v1", Members: []ledger.MemberInstance{{Member: "a", Instance: "i"}}}).Opened.Generation
+				run(t, Config{Log: l, Tick: time.Second, RetireEvery: time.Hour, KeepInAll: c.most, KeepEpochs: 100})
+				synctest.Wait()
+				n := uint64(0)
+				decide := func(more uint64) {
+					for range more {
+						n++
+						l.apply(t, ledger.Decide{Scope: scope, Epoch: ledger.Epoch{Generation: g, N: n}, Votes: []ledger.Vote{{Member: "a", Instance: "i"}}})
+					}
+				}
+				expect := func(retired int, why string) {
+					t.Helper()
+					time.Sleep(5 * time.Second)
+					if got := l.count("retire"); got != retired {
+						t.Fatalf("retired %d times, want %d: %s", got, retired, why)
+					}
+				}
+				for turn := range 6 {
+					decide(c.tenth - 1)
+					expect(turn, "one epoch less than a tenth")
+					decide(1)
+					if turn == 3 {
+						l.fail(true)
+						expect(turn, "the log does not answer")
+						l.fail(false)
+					}
+					expect(turn+1, "a tenth")
+				}
+				var kept int
+				l.View(func(m *ledger.Machine) { kept = m.EpochCount() })
+				if each := int(c.each); kept < each || kept > each+2 {
+					t.Fatalf("%d epochs are kept of %d, want %d and what is still needed", kept, n, each)
+				}
+			})
+		})
+	}
 }
