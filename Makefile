@@ -133,7 +133,7 @@ conformance: ## the conformance kits against every adapter, source and sink (SHO
 	@.ci/named-tests Conform $(if $(SHORT),-short) -tags $(GOTAGS) -timeout 15m -- ./adapters/... ./participant/... ./processor/... ./examples/... ./cmd/skeleton
 
 .PHONY: fuzz
-fuzz: ## every fuzz target, each for FUZZTIME (TURN=1: those that are quick to compile, and those whose turn it is)
+fuzz: ## every fuzz target, each for FUZZTIME (TURN=n: those that are quick to compile, and one package more)
 	@.ci/fuzz $(FUZZTIME) $(TURN)
 
 .PHONY: bench
