@@ -77,7 +77,11 @@ func TestConformance(t *testing.T) {
 			if testing.Short() && opts != nil {
 				t.Skip("the short run takes one kind of broker")
 			}
-			cert := participanttest.Run(t, participanttest.Kit{Kills: 12, Steps: 6, New: func(t testing.TB) participanttest.Target {
+			branches := 0 // as many as the kit takes
+			if testing.Short() {
+				branches = 200 // each is a dozen requests to a broker in this process, which the race detector looks at too
+			}
+			cert := participanttest.Run(t, participanttest.Kit{Kills: 12, Steps: 6, Branches: branches, New: func(t testing.TB) participanttest.Target {
 				r := newRig(t, opts...)
 				r.refuseStaleEpochs()
 				g := r.watched(inKit(r.addrs, r.topic, ""))

@@ -22,7 +22,8 @@ import (
 
 var _ processor.Source = (*Source)(nil)
 
-// broker starts an embedded broker for one test.
+// broker starts an embedded broker for one test. It asks its clients for no metrics, as a cluster does whose operator has not
+// said which: to tell them, compressed, as each client closes would be a third of the tests' work.
 func broker(t testing.TB, cfg devkafka.Config) *devkafka.Broker {
 	t.Helper()
 	b, err := devkafka.Start(cfg)
@@ -30,6 +31,12 @@ func broker(t testing.TB, cfg devkafka.Config) *devkafka.Broker {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
+	b.Cluster().ControlKey(int16(kmsg.GetTelemetrySubscriptions), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		b.Cluster().KeepControl()
+		resp := req.ResponseKind().(*kmsg.GetTelemetrySubscriptionsResponse)
+		resp.PushIntervalMillis = int32((5 * time.Minute).Milliseconds())
+		return resp, nil, true
+	})
 	return b
 }
 

@@ -37,7 +37,11 @@ func openStore(t testing.TB, brokers []string, topic string) *StateStore {
 
 func TestConformanceOfTheStateStore(t *testing.T) {
 	b := broker(t, devkafka.Config{})
-	statetest.Run(t, statetest.Kit{Open: func(t testing.TB) state.Store { return openStore(t, []string{b.Addr()}, "state") }})
+	large := 0 // what the kit takes for large
+	if testing.Short() {
+		large = 3 << 20 // six chunks, which are written one after the other
+	}
+	statetest.Run(t, statetest.Kit{Large: large, Open: func(t testing.TB) state.Store { return openStore(t, []string{b.Addr()}, "state") }})
 }
 
 // A process dies between the chunks of a part and its name, or in a deletion: nobody sees half a part,
