@@ -95,7 +95,8 @@ race: ## all tests with the race detector, costly invariants and fault points (C
 	@# The rules about the repository read files one after the other, which the detector makes thirty times as slow.
 	@# One processor for each package: timers of a synctest bubble that are due at once crash the detector's runtime
 	@# when two processors run them (golang/go#78156).
-	GOMAXPROCS=1 go test -race -p $(ATONCE) -parallel 2 $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
+	@# The linters have vetted the same files with the same tags.
+	GOMAXPROCS=1 go test -race -vet=off -p $(ATONCE) -parallel 2 $(if $(SHORT),-short) -tags $(GOTAGS) -shuffle=on -count=$(COUNT) -timeout 20m -skip '^TestRepository$$' $(PKG)
 
 .PHONY: points
 points: ## the server killed at each crash point of the PostgreSQL adapter (race has the points, but no servers)
