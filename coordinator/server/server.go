@@ -229,8 +229,8 @@ func (s *Server) nodeIDs() (ids []string) {
 // takes several writes.
 const readBuffer, writeBuffer = 4 << 10, 8 << 10
 
-// headerTable is the most that a connection remembers of the headers of earlier calls, bytes (RFC 7541, section 4): the
-// handful that do not change. By default a deadline that is another with each call fills 4 KiB.
+// headerTable is how much of the headers of earlier calls clients are asked to let a connection remember, bytes (RFC 7541,
+// section 4): the handful that do not change. By default a deadline that is another with each call fills 4 KiB.
 const headerTable = 1 << 10
 
 // mostCalls are the calls under way on one connection, watchers' streams among them. A client that has more waits with the
